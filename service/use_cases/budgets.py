@@ -30,7 +30,7 @@ class Spent:
 
 
 def running_seconds(job: Job, now: datetime) -> float:
-    """Seconds that a job has been running: time in the queue, paused or after its end does not count.
+    """Seconds that a job has been running: time in the queue, paused, or after its end does not count.
 
     If a run's worker died, nothing counts after its lease expired.
     """
@@ -41,7 +41,7 @@ def running_seconds(job: Job, now: datetime) -> float:
 
 
 def device_hours(specification: JobSpecification, spent_seconds: float) -> float:
-    """The device-hours of trials that trained for `spent_seconds` in all: each rank is a device."""
+    """The device-hours of trials that trained for `spent_seconds` in total: each rank is a device."""
     return spent_seconds * specification.resources.workers_per_trial / SECONDS_PER_HOUR
 
 
@@ -68,7 +68,7 @@ def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int 
     """The part of the budget that has to be raised before anything more can be tried; None: none.
 
     Args:
-        num_trials: trials that the job has, as its end corrected them; None: it takes none that has not begun yet.
+        num_trials: the number of the job's trials, as corrected at its end; None: it takes none that has not begun yet.
     """
     budget: Budget = specification.budget
     if budget.wall_clock_seconds is not None and spent.wall_clock_seconds >= budget.wall_clock_seconds:
@@ -80,7 +80,7 @@ def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int 
     if num_trials is None:
         return None
     if all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):
-        # The confirmation's trials come on top of the budget's.
+        # The confirmation's trials are added to those of the budget.
         searched = sum(num for phase, num in spent.trials.items() if phase is not Phase.CONFIRMATION)
         return _raise("num_trials", num_searched(specification), str(searched))
     if sum(spent.trials.values()) >= num_trials:

@@ -1,6 +1,7 @@
-"""The cluster as rows tell it: who runs what now, who waits for what, what is free. Workers and runs write the rows.
+"""The cluster according to the database: who runs what now, who waits for what, what is free. Workers and runs write
+the rows.
 
-Whoever asks sees the jobs of its project; of the others it learns how many there are.
+A caller sees the jobs of its own project; of other projects it only learns the number of jobs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from service.use_cases.waiting import UNKNOWN, Surroundings, Waiting, is_overdue
 from trainers.identity.values import Environment
 
 MAX_LISTED = 100
-"""Workers, and jobs of the queue, that are listed; the others are counted."""
+"""The most workers, and jobs of the queue, that are listed; the others are counted."""
 SILENT_LISTED = timedelta(days=1)
 """A worker that was last heard of longer ago is not listed, unless it has a job."""
 
@@ -44,19 +45,19 @@ class RunningJob:
     host: str | None
     """The host of its worker; None: nobody has its lease."""
     is_lost: bool
-    """True if its worker has fallen silent: another one takes it."""
+    """True if its worker has fallen silent: another one will take it."""
     num_trials: int
     """Number of its trials that are in training now."""
     num_ranks: int
-    """Number of their ranks; 0: others train its trials."""
+    """Number of their ranks; 0: clients train its trials."""
     device: Device | None
-    """None: nothing of it was measured yet."""
+    """None: none of its trials was measured yet."""
     waiting: Waiting | None
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Jobs of other projects, of which the caller learns no more than their number."""
+    """Jobs of other projects, of which the caller only learns numbers."""
 
     num_jobs: int
     num_trials: int = 0
@@ -67,12 +68,12 @@ class Others:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """A place in the queue, or some in a row that other projects have."""
+    """A place in the queue, or consecutive places of other projects."""
 
     first: int
     last: int
     job: Job | None
-    """None: the places are other projects'."""
+    """None: the places belong to other projects."""
     waiting: Waiting | None = None
 
 
@@ -83,7 +84,7 @@ class WorkerSeen:
     worker: Worker
     is_alive: bool
     is_overdue: bool
-    """True if it is alive, and was not heard of for some time."""
+    """True if it is alive, but has been silent for some time."""
     jobs: Sequence[Job]
     """Its jobs that the caller sees."""
     num_others: int
@@ -94,10 +95,10 @@ class WorkerSeen:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a shared cluster that a job's rank groups have; or that of all jobs of other projects."""
+    """The part of a shared cluster that a job's rank groups have, or the part of all jobs of other projects."""
 
     job: Job | None
-    """None: they are other projects'."""
+    """None: the jobs belong to other projects."""
     part: float
     num_groups: int
     wants_since: datetime | None
@@ -114,19 +115,19 @@ class SharedCluster:
 
     @property
     def spare(self) -> float:
-        """The part that no job has, counted by the resource of which each has most."""
+        """The part that no job has; each job counts by the resource of which it has the largest part."""
         return max(0.0, 1.0 - sum(share.part for share in self.shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """All of it, as one caller may see it."""
+    """The whole cluster, as far as a caller may see it."""
 
     num_workers: int
     """Workers that are alive."""
     num_idle: int
     last_heard_of: datetime | None
-    """A worker; None: there has never been one."""
+    """Time of the last message of any worker; None: there has never been one."""
     workers: Sequence[WorkerSeen]
     """The workers, those that are alive first."""
     running: Sequence[RunningJob]
@@ -151,8 +152,8 @@ def cluster_state(
     """The cluster now.
 
     Args:
-        sees: the project whose jobs are told by name; None: all.
-        silence_seconds: a worker that was not heard of for so long is taken for gone.
+        sees: the project whose jobs are shown by name; None: all.
+        silence_seconds: a worker that was silent for this long counts as gone.
         around: as `waiting_of` takes it.
     """
     found = ClusterRepository(session)
@@ -257,7 +258,7 @@ def places(
     *,
     sees: str | None,
 ) -> list[QueuePlace]:
-    """The queue as a caller sees it: its jobs at their places, and between them the places that others have.
+    """The queue as a caller sees it: its own jobs at their places, and the places of others between them.
 
     Args:
         jobs: the jobs that are listed, by id.

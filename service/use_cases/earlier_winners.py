@@ -1,5 +1,5 @@
-"""Winners of earlier jobs, and configs of models like the one in question, to begin a new job with. They are found when
-it is submitted and become a part of its stored specification, so that the same is tried whatever finishes later."""
+"""Winners of earlier jobs, and configs of similar models, with which a new job begins. They are looked up when it is
+submitted and become a part of its stored specification, so the trials are the same whatever finishes later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.transfer.situation import Situation
 from service.use_cases.untuned.transferring import stored_candidates
 
 MAX_WINNERS = 5
-"""Winners for each side that asks for them, at most."""
+"""The most winners for each side that asks for them."""
 JOBS_LOOKED_AT = 50
 """The number of a model's newest recommendations that are searched."""
 
@@ -34,7 +34,7 @@ def resolve_winners(
     `nearest` by configs of the nearest tuned models, if there are any.
 
     Args:
-        of_model: what the job trains; None only where neither is asked for.
+        of_model: the model that the job trains; None only if neither is asked for.
     """
     specification = plan.specification
     return specification.model_copy(
@@ -57,9 +57,9 @@ def find_winners(
     `plan`, with the optimizer of its side; the newest job's first.
 
     A job counts if it succeeded, and a trial if its model had the fingerprint. Parameters that its trials varied keep
-    their values if the side's space has them, too, and its conditions let them be active; numbers out of range are
-    clipped. All others take the space's defaults. A config that has none of the parameters, or a value that is no
-    choice, is left out; so is the last config of a fork, with which alone nothing was trained from the start.
+    their values if the side's space also has them, and they are active under its conditions; numbers out of range are
+    clipped. All others take the space's defaults. A config is left out if it has none of the parameters, or a value
+    that is not a choice. So is the last config of a fork, because no training used it from the start.
     """
     space = plan.spaces[side]
     jobs, trials = JobRepository(session), TrialRepository(session)
@@ -82,8 +82,8 @@ def find_winners(
 def find_nearest(
     session: Session, plan: JobPlan, of_model: ModelOfJob, side: Side, *, project: str
 ) -> Iterator[MovedConfig]:
-    """Configs of the nearest tuned models, those of the project and those of the shipped table, moved to the job's
-    model by scaling rules and fitted to the side's space; the nearest first."""
+    """Configs of the nearest tuned models, from the project and from the shipped table, moved to the job's model by
+    scaling rules and fitted to the side's space; the nearest first."""
     if of_model.shape is None:
         return
     target = Situation.of(

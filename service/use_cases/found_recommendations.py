@@ -1,4 +1,4 @@
-"""The recommendations that hold for a model, a workload or a fingerprint; and where there are none, what has some."""
+"""The recommendations for a model, a workload or a fingerprint; if there are none, the names that have some."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from service.store.session import Session
 NamedField: TypeAlias = Literal["model", "workload", "fingerprint"]
 
 MAX_FINGERPRINTS = 5
-"""Named to whoever asks for one that is not known."""
+"""The most fingerprints that are named if an unknown one is asked for."""
 MAX_VALUES = 20
-"""Values of each filter, at most, that are named to whoever asks for another."""
+"""The most values of each filter that are named if another value is asked for."""
 MAX_VERSIONS_ASKED = 10
-"""Packages whose versions one question may name, by judgement."""
+"""The most packages whose versions one query may name, by judgement."""
 _VERSION = re.compile(r"([^=\"\\\0]{1,100})=([^\0]{1,100})")
 
 
 def find_answers(session: Session, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[StoredAnswer]:
-    """The recommendations that hold for what is asked, the best first; none where nothing has been found out yet.
+    """The recommendations for a query, the best first; empty if there are none yet.
 
     Args:
-        offset: so many of the best are left out.
+        offset: this many of the best are left out.
 
     Raises:
         UnknownName: there is no such model, workload or fingerprint at all; names those there are.
@@ -45,9 +45,9 @@ def find_answers(session: Session, query: RecommendationQuery, *, limit: int, of
 
 
 def values_elsewhere(session: Session, query: RecommendationQuery) -> list[KnownValues]:
-    """Values for a query that found nothing: for each of its filters the values that answers with its names have; none
-    where there is no answer at all. Where no answer has all of its names, each name comes with the values that answers
-    with the other names have."""
+    """Values for a query that found nothing: for each of its filters the values of the answers with the query's names;
+    empty if there is no answer at all. If no answer has all of these names, each name comes with its values in the
+    answers with the other names."""
     recommendations = RecommendationRepository(session)
     return [
         *recommendations.known_names(query, limit=MAX_VALUES),
@@ -59,7 +59,7 @@ def version_asked(given: str) -> VersionFilter:
     """The package and the version that `package=version` asks for.
 
     Raises:
-        InvalidInput: it is no such text.
+        InvalidInput: it is not such a text.
     """
     found = _VERSION.fullmatch(given)
     if found is None:

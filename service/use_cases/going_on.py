@@ -1,4 +1,4 @@
-"""Going on with paused and ended jobs: what their budgets leave them, and which of their trials are queued again."""
+"""Continuing paused and ended jobs: the rest of their budgets, and which of their trials are queued again."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
 
 
 def restart_run(job: Job) -> None:
-    """Asks the run of a running job to end, so that the next one follows the rows as they are now."""
+    """Asks the run of a running job to end, so that the next run starts from the current rows."""
     if job.state is JobState.RUNNING and job.requested is None:
         job.requested = JobRequest.RESTART
 
 
 def begin_again(session: Session, trial: Trial, *, now: datetime, detail: str) -> None:
-    """Queues a trial that has ended, as if nothing of it had been trained; what it measured stays until that is
-    measured again."""
+    """Queues an ended trial as if nothing of it had been trained; its measurements stay until they are made again."""
     trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
     trial.losses, trial.memory_failures = 0, 0
     move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
@@ -42,7 +41,7 @@ def queue_again(session: Session, job: Job, *, kept: timedelta, now: datetime, n
 
     Args:
         kept: for how long from the end of a job its checkpoints are kept.
-        needs_trials: whether its budget must leave a further trial to try, and not only time.
+        needs_trials: whether its budget must leave another trial to try, and not only time.
 
     Raises:
         BudgetSpent: the job has finished, and its budget leaves nothing.
@@ -55,7 +54,7 @@ def queue_again(session: Session, job: Job, *, kept: timedelta, now: datetime, n
         if why is not None:
             raise BudgetSpent(job.id, job.state, why)
         job.reopened_at, job.reopened_from = now, job.state
-        job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
+        job.num_trials = sum(allot(job.specification).values())  # its end had reduced it to those it needed
         for trial in cut_off_trials(session, job):
             if goes_on(job, trial, kept=kept, now=now):
                 detail = "cut off by the end of the job; goes on from its last checkpoint"

@@ -1,4 +1,4 @@
-"""The health of a job, from its rows: what `service.evidence.health` is asked, and what it answers."""
+"""The health of a job, from its rows: the questions to `service.evidence.health`, and its answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
             is_over=is_over,
             ended_by_budget=job.state is JobState.SUCCEEDED,
             spaces=spaces_of(specification),
-            # A caveat says the same of a recommended config, and advice that stands twice is read as two.
+            # A caveat says the same about a recommended config, and advice that appears twice looks like two.
             best_parameters=_best_parameters(columns, job, progress) if evidence is None else {},
             insights=_of_search(session, job),
             training_seconds=0.0 if job.is_external else progress.training_seconds,
@@ -44,7 +44,7 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
 
 
 def _of_search(session: Session, job: Job) -> SideInsights | None:
-    """The insights into the job's search, as far as there are any yet."""
+    """The insights into the job's search, if there are any yet."""
     row = InsightsRepository(session).of_job(job.id)
     sides = [] if row is None else row.insights.sides
     return next((own for own in sides if own.side == Phase.SEARCH), None)

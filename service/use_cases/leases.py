@@ -1,7 +1,7 @@
 """Use cases of workers: who may run which job.
 
-A worker claims a job by lease and renews it while its run lives. Each claim counts `Job.attempt` up; that number fences
-the run's writes, so a run whose lease went to another worker can change nothing any more.
+A worker claims a job by lease and renews the lease while its run lives. Each claim increments `Job.attempt`. This
+number fences the run's writes, so a run whose lease went to another worker can no longer change anything.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from service.use_cases.transitions import (
 logger = logging.getLogger(__name__)
 
 MAX_FAILURE_LENGTH = 2000
-"""Most characters that are kept of the error of a row that cannot be read: it can repeat all that it has found."""
+"""Most characters that are kept of the error of a row that cannot be read: the error can repeat the whole row."""
 MAX_CRASHES = 3
-"""Runs in a row that may die without getting any further before the job fails.
+"""Runs in a row that may die without progress before the job fails.
 
-Further is a step that was never measured before, or a trial that ended. A trial whose checkpoints are lost repeats its
-first steps at each run: if that counted, a job that kills its run at the same place each time would never end.
+Progress is a step that was never measured before, or a trial that ended. A trial whose checkpoints are lost repeats its
+first steps in each run: if that counted, a job that kills its run at the same place each time would never end.
 """
 EXTERNAL_JOBS_AT_ONCE = 8
-"""Most external jobs that a worker runs at once, beside the one whose trials it trains; further ones wait for other
-workers, or for the end of one. Each is a process of some 150 MB."""
+"""Most external jobs that a worker runs at once, in addition to the job whose trials it trains; further ones wait for
+other workers, or for the end of one. Each is a process of some 150 MB."""
 BEATS_PER_LEASE = 4
 """Renewals of a lease in the time after which it would expire."""
 CRASH_BACKOFF_SECONDS = 2.0
-"""Wait after the second crash in a row; doubles with each further one. After one alone there is none."""
+"""Wait after the second crash in a row; it doubles with each further one. After a single crash there is no wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Lease:
     attempt: int
 
     def is_held_on(self, job: Job) -> bool:
-        """True if the job still is this claim's to run."""
+        """True if this claim still holds the job."""
         held = (job.state, job.lease_worker_id, job.attempt)
         return held == (JobState.RUNNING, self.worker_id, self.attempt)
 
@@ -84,9 +84,9 @@ def end_worker(session: Session, worker_id: str, *, now: datetime) -> None:
 
 
 def end_killed_worker(session: Session, *, host: str, pid: int, since: datetime, now: datetime) -> None:
-    """Records the end of a worker whose process was killed before it could: the process that started it knows at once,
-    while others would count it as alive until it has been silent for long. Its jobs are given back by their runs, which
-    notice, or when their leases expire.
+    """Records the end of a worker whose process was killed before it could do so itself: the process that started it
+    knows at once, while others would count it as alive until it has been silent for long. Its runs notice and give its
+    jobs back, or the leases expire.
 
     Args:
         since: when the process was started: an earlier one may have had the same pid.
@@ -108,11 +108,12 @@ def claim_job(
 
     Args:
         running: the jobs that the worker runs. If it holds another one, the database died while it confirmed that
-            claim: it is given again, as otherwise its lease would be renewed for ever and the job never run.
-        external: whether others are to train its trials; None: either.
+            claim: that job is returned again, because otherwise its lease would be renewed forever and the job would
+            never run.
+        external: whether clients train the job's trials; None: either.
 
     Raises:
-        DatabaseOfAnotherVersion: the other version may be able to read what this one cannot.
+        DatabaseOfAnotherVersion: another version may be able to read what this one cannot.
     """
     check_version(session)
     jobs = JobRepository(session)
@@ -143,7 +144,7 @@ def _claimed(session: Session, job_id: str, worker_id: str, *, expires_at: datet
     """The lease of a locked job that waits or was lost; None: it has failed. Raises: UNREADABLE_ROWS."""
     job = JobRepository(session).get_locked(job_id)
     was_lost = job.state is JobState.RUNNING
-    # The worker of the last claim is gone and its run with it: that counts as a crash of the run.
+    # The worker of the last claim is gone, and so is its run: that counts as a crash of the run.
     if was_lost and put_back(session, job, now=now, crash="its worker was lost") is not JobState.QUEUED:
         return None
     move_job(session, job, JobState.RUNNING, now=now)
@@ -157,7 +158,7 @@ def _claimed(session: Session, job_id: str, worker_id: str, *, expires_at: datet
 
 
 def _fail_unread(session: Session, job_id: str, error: Exception, *, now: datetime) -> None:
-    """Ends a locked job whose rows cannot be read, so that a worker goes on with others."""
+    """Ends a locked job whose rows cannot be read, so that the worker can continue with others."""
     logger.error("job %s cannot be read and fails", job_id, exc_info=error)
     failure = storable(f"its rows in the database cannot be read: {type(error).__name__}: {error}"[:MAX_FAILURE_LENGTH])
     JobRepository(session).fail_unread(job_id, failure=failure, now=now)
@@ -181,13 +182,13 @@ def lock_leased_job(session: Session, lease: Lease) -> Job:
 
 
 def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | None) -> JobState | None:
-    """Gives a job back whose run has ended without finishing it; the state the job is in now, None: it was deleted.
+    """Gives a job back whose run has ended without finishing it; returns the job's new state, None: it was deleted.
 
     Args:
         crash: what killed the run, for a person; None: it ended because it was told to.
 
     Raises:
-        DatabaseOfAnotherVersion: this version cannot read the job any more; once the lease ends, another one can.
+        DatabaseOfAnotherVersion: this version can no longer read the job; once the lease ends, another version can.
     """
     jobs = JobRepository(session)
     try:
@@ -206,8 +207,8 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
 
 
 def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:
-    """Stores a job's disk use, in files and in the output of its ranks that is kept. Not fenced, because it does not
-    matter to a run."""
+    """Stores a job's disk use, in files and in the kept output of its ranks. Not fenced, because it does not matter to
+    a run."""
     JobRepository(session).set_disk_bytes(job_id, num_bytes + OutputRepository(session).bytes_of_job(job_id))
 
 
@@ -224,12 +225,13 @@ def note_freed(session: Session, job_id: str, num_bytes: int, *, now: datetime) 
 
 
 def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> JobState:
-    """Takes a running, locked job from its run, to the queue or to the state that was requested; its new state.
+    """Takes a running, locked job from its run, and puts it into the queue or into the requested state; returns the new
+    state.
 
     `crash`: see `release_job`.
     """
     pauses = job.requested is JobRequest.PAUSE
-    # A run that was asked to end and had to be killed for it has not crashed.
+    # A run that was asked to end and then had to be killed has not crashed.
     if crash is not None and job.requested is None:
         job.crashes += 1
         if job.crashes >= MAX_CRASHES:

@@ -1,4 +1,4 @@
-"""The recommendation of a job, made of its trials as they stand when it ends, and stored."""
+"""The recommendation of a job, made from its trials when it ends, and stored."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _head_start(specification: JobSpecification) -> HeadStart:
 
 
 def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:
-    """The row of a recommendation of a job, with what it holds for, which its best trial has."""
+    """The row of a recommendation of a job, with the model and data that it is for, taken from its best trial."""
     resources, config = job.specification.resources, best.stored_config
     score = score_of(recommendation.evidence)
     return RecommendationRow(
@@ -107,7 +107,7 @@ def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: da
 
 
 def _measured_by(best: Trial, recommendation: RecommendedConfig) -> str | None:
-    """The digest of what says that two values of an objective are of the same: direction, code and versions."""
+    """The digest of everything that makes two values of an objective comparable: direction, code and versions."""
     environment = best.stored_environment
     if environment is None:
         return None

@@ -43,7 +43,7 @@ from service.use_cases.transitions import (
 from trainers.config import Measurement, TrialConfig, is_usable
 
 MAX_REMARKS_LENGTH = 2000
-"""Most characters of what measurements remark of a trial's data."""
+"""Most characters of the remarks of measurements about a trial's data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class TrialMeasurements:
     number: int
     reported: Sequence[Measurement]
     identity: StoredIdentity | None = None
-    """None: it is the one that was written before, or is not known yet."""
+    """None: it was already written, or is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareReport:
-    """The share that a run has of a cluster which others use too, and whether it wants more."""
+    """The share that a run has of a cluster that others use, too, and whether it wants more."""
 
     cluster: str
     num_groups: int
@@ -74,7 +74,7 @@ class ShareReport:
 
 
 def report_share(session: Session, lease: Lease, share: ShareReport, *, now: datetime) -> None:
-    """Stores the share that a run has of its cluster, and what its job waits for. Raises: LeaseLost."""
+    """Stores a run's share of its cluster, and what its job waits for. Raises: LeaseLost."""
     job = lock_leased_job(session, lease)
     ClusterShareRepository(session).put(
         ClusterShare(
@@ -116,11 +116,11 @@ def add_trial(
 
     Args:
         confirms: in the confirmation, the number of the trial whose config it repeats.
-        forked_from: number and step of the trial from whose checkpoint it begins; None: it begins from nothing.
+        forked_from: number and step of the trial from whose checkpoint it begins; None: it begins without one.
 
     Raises:
         LeaseLost: the job is no longer this run's.
-        RunAskedToEnd: the run is to begin nothing more: its budget may have changed.
+        RunAskedToEnd: the run must not begin more: its budget may have changed.
         NotFound: there is no such trial to fork, or it has not been measured at that step.
     """
     job = lock_leased_job(session, lease)
@@ -152,7 +152,7 @@ def add_trial(
 def _begin_with_parents_measurement(
     session: Session, job: Job, trial: Trial, forked_from: tuple[int, int], *, now: datetime
 ) -> None:
-    """Gives a fork the measurement where it begins; the training behind it was its parent's to spend."""
+    """Gives a fork the measurement where it begins; the training time behind it counts for its parent."""
     number, step = forked_from
     parent = TrialRepository(session).get(job.id, number)
     measurements = MeasurementRepository(session)
@@ -174,7 +174,7 @@ def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -
 
 
 def record_places(session: Session, lease: Lease, number: int, places: Sequence[NodePlace]) -> None:
-    """Stores the places of the ranks of a trial's present run. Raises: LeaseLost, NotFound."""
+    """Stores the places of the ranks of a trial's current run. Raises: LeaseLost, NotFound."""
     lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
     trial.places = {**(trial.places or {}), str(trial.runs): [place.to_json() for place in places]}
@@ -223,7 +223,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
 
 
 def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float | None) -> float:
-    """Seconds of training behind a measurement that no earlier record includes.
+    """Seconds of training up to a measurement that are not yet counted.
 
     Args:
         replaced_seconds: training time of the measurement recorded before at the same step, if there is one.
@@ -231,7 +231,7 @@ def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float
     if reported.seconds == replaced_seconds:
         return 0.0  # a resumed trial first gives its checkpoint's measurement again
     if reported.step <= trial.step:
-        return reported.seconds  # there was no checkpoint: it began anew
+        return reported.seconds  # there was no checkpoint: it began again
     return max(0.0, reported.seconds - trial.seconds)
 
 
@@ -249,7 +249,7 @@ def finish_trial(
     job = lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
     if detail is None and trial.state is TrialState.RUNNING:
-        detail = trial.detail  # what its measurements remarked
+        detail = trial.detail  # the remarks of its measurements
     if (trial.state, trial.reason) != (state, reason):
         cause = CancelCause.USER if state is TrialState.CANCELLED else None  # nothing else ends one alone
         move_trial(session, trial, state, now=now, reason=reason, cancel_cause=cause, detail=detail)
@@ -270,9 +270,9 @@ def requeue_trial(
     """Puts a trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound.
 
     Args:
-        losses: how often it was taken up again after a loss, this time included.
-        memory_failures: how often after it ran out of memory, this time included.
-        config: with which it goes on; None: with its own.
+        losses: how often it was resumed after a loss, including this time.
+        memory_failures: how often it was resumed after it ran out of memory, including this time.
+        config: the config with which it continues; None: its own.
     """
     lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
@@ -294,14 +294,14 @@ def _waits_for_its_pause(session: Session, job: Job) -> bool:
 def finish_job(
     session: Session, lease: Lease, *, failure: str | None, cut_short: CutShort | None = None, now: datetime
 ) -> JobState:
-    """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
+    """Ends the job: cancels unfinished trials, stores the recommendation, and returns the state that it ended in.
 
     A job without failure succeeds if at least one search trial completed. If its budget or trials have changed since
     the run began, it goes back to the queue instead.
 
     Args:
         failure: what ended the run early, for a person.
-        cut_short: what ended it before its trials had, if anything did.
+        cut_short: the cause if it ended before its trials.
 
     Raises:
         LeaseLost: the job is no longer this run's.
@@ -317,7 +317,7 @@ def finish_job(
         cause = CancelCause.JOB_FAILED
     was_cut_off = cancel_unfinished_trials(session, job, cause, now=now, detail=failure or spent)
     trials = TrialRepository(session).with_measurements(job.id)
-    # Between two trials nothing is unfinished, as where others train them and nobody has one.
+    # Between two trials nothing is unfinished, for instance if clients train them and none has one.
     is_spent = cut_short in (CutShort.BUDGET, CutShort.QUOTA)
     was_cut_off = was_cut_off or (is_spent and len(trials) < job.num_trials)
     cut_off = spent if was_cut_off else None

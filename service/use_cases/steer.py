@@ -1,8 +1,8 @@
-"""Use cases of those who steer a job: pause, resume, cancel or change it. `steer_trials` has those of its trials.
+"""Use cases that steer a job: pause, resume, cancel or change it. `steer_trials` has those for its trials.
 
-They only change rows. What needs the run of a running job is written as a request: the run looks for requests several
-times a second and ends in order, or stops the trial at its next measurement. If it dies instead, whoever takes the job
-from it (`leases.put_back`) does what was asked.
+They only change rows. If the run of a running job has to act, they write a request: the run looks for requests several
+times a second and ends cleanly, or stops the trial at its next measurement. If it dies instead, `leases.put_back`,
+which takes the job from it, does what was requested.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from service.use_cases.transitions import cancel_unfinished_trials, move_job, re
 
 
 def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
-    """Pauses a job; one that runs keeps its state until its run has ended, within seconds. Again, it changes nothing.
+    """Pauses a job; a running one keeps its state until its run has ended, within seconds. Repeated calls change
+    nothing.
 
     Raises:
         NotFound: no such job.
@@ -40,7 +41,7 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
     elif job.state is JobState.RUNNING and job.requested is not JobRequest.PAUSE:
         job.requested = JobRequest.PAUSE
         if job.lease_expires_at is not None and job.lease_expires_at < now:
-            put_back(session, job, now=now, crash=None)  # its worker is dead, and perhaps there is no other
+            put_back(session, job, now=now, crash=None)  # its worker is dead, and there may be no other
         else:
             record_change_event(session, job, now=now)
     return job
@@ -49,9 +50,9 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
 def resume_job(session: Session, job_id: str, *, checkpoints_kept: timedelta = KEPT, now: datetime) -> Job:
     """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
 
-    Trials that have ended stay as they are, but for those that the end of the job cut off
-    (`transitions.cut_off_trials`): they go on from their last checkpoints where these are kept, else they begin again.
-    `checkpoints_kept`: for so long from the end of a job.
+    Ended trials are unchanged, except those that the end of the job cut off (`transitions.cut_off_trials`): they
+    continue from their last checkpoints if these are kept, else they begin again. `checkpoints_kept`: how long after
+    the end of a job its checkpoints are kept.
 
     Raises:
         NotFound: no such job.
@@ -70,9 +71,9 @@ def resume_job(session: Session, job_id: str, *, checkpoints_kept: timedelta = K
 def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
     """Cancels a job and its unfinished trials; the run, if any, notices and ends.
 
-    One whose search was over and that was confirming its configs has an answer by what is known, a provisional one
-    unless they had been compared. One that had succeeded, and was to try more, has succeeded again: its answer stands,
-    or is made anew where more was tried.
+    If its search was over and it was confirming configs, it gets an answer from the known results, a provisional one
+    unless the configs had been compared. If it had succeeded before and was extended, it has succeeded again: its
+    answer stays, or is made again if more was tried.
 
     Raises:
         NotFound: no such job.
@@ -95,8 +96,8 @@ def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
 
 
 def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, now: datetime) -> Job:
-    """Changes fields of a job's budget. A running job goes on with the new one within seconds, a finished one when it
-    is resumed.
+    """Changes fields of a job's budget. A running job continues with the new budget within seconds, a finished one when
+    it is resumed.
 
     Args:
         changes: values by field of `Budget`; fields left out stay.
@@ -115,8 +116,8 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
     changed = specification.model_copy(update={"budget": budget})
     before, allotted = allot(specification), _allot(changed)
     for phase, begun in spent_of(session, job, now=now).trials.items():
-        # After an extension other configs may be the best, and be confirmed beside those that were. A job of before
-        # sides had equally many may have begun one more than it is allotted today.
+        # After an extension other configs may be the best, and be confirmed in addition to the earlier ones. An old
+        # job, from before sides had equal numbers, may have begun one more than it is allotted today.
         if phase is not Phase.CONFIRMATION and begun > allotted[phase] and allotted[phase] < before[phase]:
             message = f"{budget.num_trials} would leave {allotted[phase]} for the {phase}, which has begun {begun}"
             raise TooFewTrials(message)
@@ -137,7 +138,7 @@ def change_job(
     notes: str | None = None,
     now: datetime,
 ) -> Job:
-    """Changes the name, tags, priority or notes of a job; None: as it is. Its run is not restarted.
+    """Changes the name, tags, priority or notes of a job; None: unchanged. Its run is not restarted.
 
     Raises:
         NotFound: no such job.
@@ -167,7 +168,7 @@ def _allot(specification: JobSpecification) -> dict[Phase, int]:
         return allot(specification)
     except TooFewTrials:
         raise
-    except InvalidInput as error:  # another field's bound, of which the budget alone has changed
+    except InvalidInput as error:  # the bound of another field, although only the budget has changed
         raise TooFewTrials(f"{specification.budget.num_trials} is too few: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Use cases of those who steer single trials: stop, retry or propose one. As in `steer`, they only change rows."""
+"""Use cases that steer single trials: stop, retry or propose one. As in `steer`, they only change rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RETRIABLE = (TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
 
 
 def stop_trial(session: Session, job_id: str, number: int, *, now: datetime) -> tuple[Job, Trial]:
-    """Cancels one trial; one of a running job at its next measurement. Again, it changes nothing.
+    """Cancels one trial; in a running job at its next measurement. Repeated calls change nothing.
 
     Raises:
         NotFound: no such job or trial.
@@ -56,16 +56,15 @@ def stop_trial(session: Session, job_id: str, number: int, *, now: datetime) -> 
 def retry_trial(
     session: Session, job_id: str, number: int, *, checkpoints_kept: timedelta = KEPT, now: datetime
 ) -> tuple[Job, Trial]:
-    """Queues a trial again that was pruned, failed or was cancelled, with the same config; its job goes on if it has
-    finished.
+    """Queues a pruned, failed or cancelled trial again, with the same config; its job continues if it has finished.
 
-    It goes on from its checkpoint if there is one, and to its end: it is not pruned again. What it measured before
-    stays until it is measured again. `checkpoints_kept` is as for `resume_job`.
+    It continues from its checkpoint if there is one, and to its end: it is not pruned again. Earlier measurements stay
+    until they are made again. `checkpoints_kept` is as for `resume_job`.
 
     Raises:
         NotFound: no such job or trial.
         TrialNotRetriable: the trial has completed, or has not ended.
-        ForkNotRetriable: it began from the checkpoint of another one.
+        ForkNotRetriable: it began from the checkpoint of another trial.
         BudgetSpent: the job has finished, and its budget leaves no time.
     """
     job = JobRepository(session).get_locked(job_id)
@@ -97,17 +96,18 @@ def propose_trial(
     checkpoints_kept: timedelta = KEPT,
     now: datetime,
 ) -> tuple[Job, Trial, bool]:
-    """Queues a trial that a user proposes, beside those that the job was to have; (job, trial, whether it is new).
+    """Queues a trial that a user proposes, in addition to the job's own trials; returns (job, trial, whether it is
+    new).
 
-    Its side gets one trial more. A running job tries it within seconds, before anything that the search would choose;
-    a paused one when it is resumed; a finished one thereby goes on. A repeated `idempotency_key` gives back the trial
-    that it proposed before.
+    Its side gets one more trial. A running job tries it within seconds, before anything that the search chooses; a
+    paused one when it is resumed; a finished job continues. A repeated `idempotency_key` returns the trial that it
+    proposed before.
 
     Args:
-        workload: the description of the job's, where it was asked already: that may take seconds.
+        workload: the description of the job's workload, if it is already known: asking for it may take seconds.
         parameters: values by name; those left out take their defaults.
         optimizer: the optimizer of the baseline in question; None: that of the only one, or of the search.
-        beyond_bounds: whether they may lie beyond the space's ranges, as far as the optimizer accepts them.
+        beyond_bounds: whether they may be outside the space's ranges, if the optimizer accepts them.
         checkpoints_kept: as `resume_job` takes it.
 
     Raises:

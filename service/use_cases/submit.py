@@ -1,4 +1,4 @@
-"""Use cases of those who submit jobs. State changes only here, in `steer`, `steer_trials`, `leases` and `run`."""
+"""Use cases that submit jobs. State changes only here, in `steer`, `steer_trials`, `leases` and `run`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trainers.workload.description import ParameterGroup
 from trainers.workloads.registry import BUILT_IN
 
 IDEMPOTENCY_KEYS_KEPT = timedelta(days=30)
-"""Time from the request that a key came with. Later, it is like one that nobody has sent."""
+"""Time after a request for which its key is remembered. Later, the key counts as new."""
 
 
 def create_job(
@@ -49,16 +49,16 @@ def create_job(
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, bool]:
-    """Queues a job; (job, whether it is new). A repeated `idempotency_key` gives back the job it made before
+    """Queues a job; returns (job, whether it is new). A repeated `idempotency_key` returns the job that it made before
     in the project.
 
     Args:
         model: the user's own name of the model.
-        of_model: what `model_for_winners` says of the specification.
-        owner: the name of whoever submits it, where that is known.
+        of_model: the result of `model_for_winners` for the specification.
+        owner: the name of the user who submits it, if known.
         cloned_from: the id of the job that it is a clone of.
-        plan: its plan, where it has been made already: that may take seconds.
-        price: the price of each of its ranks; None: nobody knows.
+        plan: its plan, if it has already been made: making it may take seconds.
+        price: the price of each of its ranks; None: unknown.
 
     Raises:
         InvalidInput: the specification is impossible; names the field.
@@ -69,7 +69,7 @@ def create_job(
     check_cost(specification.budget, price)
     requested = specification.model_dump(mode="json")
     asked = [requested, name, tags, priority, *([] if model is None else [model])]
-    # What a request cannot have had before has a name, so that digests of earlier ones stay.
+    # Newer fields enter only with their names, so that digests of earlier requests stay the same.
     asked += [{field: given} for field, given in (("notes", notes), ("cloned_from", cloned_from)) if given is not None]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     jobs = JobRepository(session)
@@ -117,7 +117,7 @@ def create_job(
 
 
 def parameter_groups_of(job: Job) -> Sequence[ParameterGroup]:
-    """The parameters that the job's workload trains with settings of their own."""
+    """The parameters that the job's workload trains with their own settings."""
     if job.parameter_groups is None:
         return BUILT_IN[job.workload].parameter_groups if job.workload in BUILT_IN else ()
     return [ParameterGroup.from_json(group) for group in job.parameter_groups]

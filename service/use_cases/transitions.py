@@ -36,8 +36,8 @@ def move_job(
 
     Args:
         failure: why it failed, for a person.
-        cut_off: what ended it before its trials had, likewise.
-        lost: what its run died of, where another one is to go on, likewise.
+        cut_off: the cause if it ended before its trials, likewise.
+        lost: the cause of its run's death, if another run will continue, likewise.
     """
     if to not in JOB_TRANSITIONS[job.state]:
         raise IllegalTransition(f"job {job.id}: {job.state} -> {to}")
@@ -74,7 +74,7 @@ def record_deletion_event(session: Session, job_id: str, *, now: datetime) -> No
 
 
 def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
-    """Appends an event with what users can change of a job, and what its run is asked for or waits for."""
+    """Appends an event with the fields of a job that users can change, and what its run is asked for or waits for."""
     data = {
         "budget": job.specification.budget.model_dump(mode="json"),
         "priority": job.priority,
@@ -143,13 +143,13 @@ def record_trial_change_event(session: Session, trial: Trial, *, now: datetime) 
 
 
 def storable(text: str) -> str:
-    """The text with everything that no database stores written as escapes: NUL, and surrogates such as those in odd
-    file names."""
+    """The text with escapes for characters that no database stores: NUL, and surrogates such as those in odd file
+    names."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def stop(session: Session, trial: Trial, *, now: datetime) -> None:
-    """Cancels a trial of a locked job alone, as a user asked."""
+    """Cancels a single trial of a locked job, as a user asked."""
     move_trial(session, trial, TrialState.CANCELLED, now=now, cancel_cause=CancelCause.USER, detail=STOPPED)
 
 
@@ -165,9 +165,9 @@ def cut_off_trials(session: Session, job: Job) -> list[Trial]:
     """The trials that the end of a finished job has cut off; they are trained to their ends if it is resumed.
 
     Trials of the confirmation count however the job ended, because configs are compared on equal seeds. Trials of
-    search and baselines count if the budget of the job or its project was spent, as otherwise their side would be a
-    trial short of the other; not if the job failed, because they may be the reason, and not in a population, whose
-    forks have lost the checkpoints that they began from.
+    search and baselines count if the budget of the job or its project was spent, because otherwise their side would
+    have one trial fewer than the other. They do not count if the job failed, because they may be the reason, nor in a
+    population, whose forks have lost the checkpoints that they began from.
     """
     in_search = () if job.specification.pruner.name == "pbt" else (CancelCause.BUDGET, CancelCause.QUOTA)
     in_confirmation = tuple(cause for cause in CancelCause if cause is not CancelCause.USER)

@@ -33,20 +33,19 @@ CODE_REFUSED = (
 )
 CODE_WORKER_LOST = f"its worker has fallen silent; {CODE_REFUSED}"
 ABOUT_TO = timedelta(seconds=10)
-"""A free worker takes a job within so much of its beginning to wait: it looks twice a second, unless it is only just
+"""A free worker takes a job within this time after it began to wait: it looks twice a second, unless it is just
 starting, or was killed and does not count as silent yet."""
 FEW_BEATS = 2
-"""Times that a worker may miss to tell that it lives before those who look at its job hear of it: one late beat is
-nothing."""
+"""Heartbeats that a worker may miss before viewers of its job are told: a single late beat means nothing."""
 BETWEEN_TRIALS = timedelta(seconds=10)
-"""A client that goes on asks for its next trial within so much of its last word, by judgement: it may begin a program
-anew."""
+"""A client that continues asks for its next trial within this time after its last message, by judgement: it may start a
+program again."""
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The reason why nothing of a job is seen to train, although it is neither paused nor over."""
+    """The reason why no training of a job is visible, although it is neither paused nor over."""
 
     since: datetime
     reason: str
@@ -63,13 +62,13 @@ class Workers:
     last_heard_of: datetime | None
     """None: there has never been one."""
     num_refusing: int = 0
-    """Workers beside these that are alive, and do not take the job: it names code, which they may not run."""
+    """Other live workers that do not take the job, because it names code that they may not run."""
     jobs_at_once: int = 1
     """Jobs of its kind that each may run at once."""
 
     @property
     def why_full(self) -> str | None:
-        """The reason for which none of them takes a job now; None: one may."""
+        """The reason why none of them takes a job now; None: one may."""
         if self.num_jobs < self.num_alive * self.jobs_at_once:
             return None
         if self.jobs_at_once == 1:
@@ -82,29 +81,31 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFault:
-    """The trouble with a service's own worker, for those who see none alive."""
+    """The problem of a service's own worker, for users who see no live worker."""
 
     what: str
-    """The part that is seen from outside, e.g. how often it has ended, and how."""
+    """The part that is visible from outside, e.g. how often it has ended, and how."""
     last_line: str
-    """The last line of its log, which may tell of any project's jobs; empty: there is none."""
+    """The last line of its log, which may be about any project's jobs; empty: there is none."""
     log_place: str
 
     def told(self, *, with_log: bool) -> str:
-        """The trouble in words. `with_log`: with the line of the log, for whoever may see the jobs of all projects."""
+        """The problem in words. `with_log`: with the line of the log, for users who may see the jobs of all
+        projects."""
         last = f" (last in its log: {self.last_line})" if with_log and self.last_line else ""
         return f"{self.what}{last}; {self.log_place}"
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The parts of the service beside the database that jobs may wait for."""
+    """The parts of the service, other than the database, that jobs may wait for."""
 
     why_no_room: Callable[[], str | None] = lambda: None
-    """Tells what the disks that workers write to lack; None: nothing."""
+    """Gives the reason why the disks that workers write to have no room; None: they have room."""
     why_no_worker: Callable[[], str | None] | None = None
-    """Tells what is wrong with the service's own worker, which it starts, and starts again when it has ended, for those
-    who see none alive; None while it starts as it should. Without it, the service has no worker of its own."""
+    """Gives the problem of the service's own worker, which the service starts, and restarts when it has ended, for
+    users who see no live worker; None while it starts normally. Without this function, the service has no worker of its
+    own."""
 
     @property
     def starts_worker(self) -> bool:
@@ -123,18 +124,18 @@ def waiting_of(
     silence_seconds: float,
     around: Surroundings = UNKNOWN,
 ) -> dict[str, Waiting | None]:
-    """The reason for which each job waits, by id; None: it does not wait. A few statements more if one is queued, or
-    runs and has everything it needs.
+    """The reason why each job waits, by id; None: it does not wait. It takes a few more statements if a job is queued,
+    or runs and has everything it needs.
 
     Args:
-        silence_seconds: a worker that was not heard of for so long is taken for gone.
-        around: asked for room at most once, if a job is queued or its worker is not heard of.
+        silence_seconds: a worker that was silent for this long counts as gone.
+        around: asked for room at most once, if a job is queued or its worker is silent.
     """
     around = replace(around, why_no_room=cache(around.why_no_room))
 
     @cache
     def workers(names_code: bool, external: bool) -> Workers:
-        """The workers as a job sees them that names code, or none, and whose trials clients train, or they do."""
+        """The workers for jobs that name code or not, and whose trials are trained by clients or by workers."""
         return _workers(session, now=now, silence_seconds=silence_seconds, names_code=names_code, external=external)
 
     running = [job for job in jobs if job.state is JobState.RUNNING]
@@ -152,7 +153,7 @@ def waiting_of(
 def _of_running(
     running: Sequence[Job], around: Surroundings, workers: Callable[[bool, bool], Workers], *, now: datetime
 ) -> dict[str, Waiting]:
-    """The running jobs that have lost their workers, or of which the run says what it waits for."""
+    """The running jobs that have lost their workers, or whose run reports what it waits for."""
     found = {}
     for job in running:
         if has_lost_worker(job, now):
@@ -168,8 +169,8 @@ def _of_running(
 
 
 def _without_clients(session: Session, served: Sequence[Job], *, now: datetime) -> dict[str, Waiting]:
-    """The running jobs whose trials clients train, and of which none trains one, nor did a moment ago: a client has
-    none between two trials."""
+    """The running jobs with trials for clients that no client trains now, or did a moment ago: between two trials a
+    client has none."""
     if not served:
         return {}
     with_clients = TrialLeaseRepository(session).jobs_with_clients([job.id for job in served])
@@ -185,7 +186,7 @@ def _without_clients(session: Session, served: Sequence[Job], *, now: datetime) 
 
 
 def _without_measurements(session: Session, starting: Sequence[Job], *, now: datetime) -> dict[str, Waiting]:
-    """The running jobs of which no trial was measured since they last began to run."""
+    """The running jobs without a measured trial since they last began to run."""
     if not starting:
         return {}
     with_measurements = TrialRepository(session).measured_jobs([job.id for job in starting])
@@ -205,7 +206,7 @@ def _of_queued(
     *,
     now: datetime,
 ) -> dict[str, Waiting]:
-    """All queued jobs: each for its project's quota, else for room, else for a worker."""
+    """All queued jobs: each waits for its project's quota, else for room, else for a worker."""
     if not queued:
         return {}
     jobs = JobRepository(session)
@@ -216,13 +217,13 @@ def _of_queued(
     found = {}
     for job in queued:
         since, why = job.waiting_since or job.created_at, resting[job.project]
-        if why is None and no_room is not None:  # before all of workers: on a full disk none can write that it lives
+        if why is None and no_room is not None:  # before workers: on a full disk none writes that it is alive
             why = f"no job is begun until there is room: {no_room}"
         seen = workers(job.names_code, job.is_external)
         if why is None and around.why_no_worker is not None and not seen.num_alive and not seen.num_refusing:
             why = around.why_no_worker() or OWN_WORKER_STARTS
         if why is None:
-            num_before = order.get(job.id, 0)  # not there: it was taken since it was read
+            num_before = order.get(job.id, 0)  # missing: it was taken after it was read
             why = why_queued(num_before, seen, since=since, not_before=job.not_before, now=now)
         found[job.id] = Waiting(since, why)
     return found
@@ -234,7 +235,7 @@ def _why_resting(session: Session, name: str) -> str | None:
 
 
 def _workers(session: Session, *, now: datetime, silence_seconds: float, names_code: bool, external: bool) -> Workers:
-    """The workers as jobs see them that name code, or none, and whose trials clients train, or they do."""
+    """The workers for jobs that name code or not, and whose trials are trained by clients or by workers."""
     workers = WorkerRepository(session)
     since = now - timedelta(seconds=silence_seconds)
     num_alive = num_taking = workers.alive_since(since)
@@ -246,8 +247,7 @@ def _workers(session: Session, *, now: datetime, silence_seconds: float, names_c
 
 
 def is_overdue(heard_of: datetime, now: datetime, *, silence_seconds: float) -> bool:
-    """True if a worker that was last heard of then has missed more than a few of the times at which it tells that it
-    lives."""
+    """True if a worker that was last heard of at this time has missed more than a few heartbeats."""
     return now - heard_of > timedelta(seconds=(FEW_BEATS * silence_seconds) / BEATS_PER_LEASE)
 
 
@@ -258,7 +258,7 @@ def _overdue(
     now: datetime,
     silence_seconds: float,
 ) -> dict[str, Waiting]:
-    """The running jobs whose worker is overdue, and has not lost them yet; a statement if a lease ends soon."""
+    """The running jobs whose worker is overdue, but has not lost them yet; takes one statement if a lease ends soon."""
     soon = now + timedelta(seconds=silence_seconds / 2)
     suspects = {
         job.id: (job.lease_worker_id, job.lease_expires_at)
@@ -281,7 +281,7 @@ def _overdue(
 
 
 def has_lost_worker(job: Job, now: datetime) -> bool:
-    """True if the job is said to run, and its worker has let the lease expire: another one may take it."""
+    """True if the job is in state running, but its worker has let the lease expire: another one may take it."""
     if job.state is not JobState.RUNNING or job.is_external or job.lease_expires_at is None:
         return False
     return job.lease_expires_at < now
@@ -290,12 +290,12 @@ def has_lost_worker(job: Job, now: datetime) -> bool:
 def why_queued(
     num_before: int, workers: Workers, *, since: datetime, not_before: datetime | None, now: datetime
 ) -> str:
-    """The reason for which a queued job waits.
+    """The reason why a queued job waits.
 
     Args:
         num_before: queued jobs that are taken first.
         since: when it began to wait.
-        not_before: when a job whose run died is tried again, if that is so.
+        not_before: when a job whose run died is tried again, if it is one.
     """
     if not workers.num_alive and workers.num_refusing:
         return CODE_REFUSED

@@ -1,9 +1,10 @@
-"""Use cases of webhooks: who is told what, the outbox, and what becomes of each message.
+"""Use cases of webhooks: subscriptions, the outbox, and the delivery of each message.
 
-The events are the outbox's source: a webhook keeps the last one that it has a message of, and messages are made in the
-transaction that moves it on, by whichever process sends them. A process that dies while it sends leaves its message to
-be sent again: each is sent at least once, and has the same id each time. A process sends a webhook one message at a
-time, in the order of the events but for those that failed: a server that hangs delays no messages but its own.
+Messages are made from events: a webhook stores the last event that it has a message for. The process that sends
+messages also makes them, in the transaction that advances this last event. If a process dies while it sends, its
+message is sent again: each is sent at least once, and has the same id each time. A process sends one message at a time
+to a webhook, in the order of the events except for those that failed, so a server that hangs delays only its own
+messages.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from service.store.session import Session
 from service.use_cases.transitions import storable
 
 TEST_KIND = "webhook.test"
-"""The kind of a message that tells of no event."""
+"""The kind of a message without an event."""
 MAX_WEBHOOKS = 20
 """Most webhooks of a project."""
 MAX_WAITING = 1000
-"""Messages to a webhook at once; further events wait to become some."""
+"""The most waiting messages of a webhook; further events wait to become messages."""
 NUM_KEPT = 500
-"""Ended messages of a webhook that are listed."""
+"""The most ended messages of a webhook that are listed."""
 EVENTS_AT_ONCE = 100
 """Events of one webhook that become messages in one transaction, by judgement."""
 WEBHOOKS_AT_ONCE = 20
 """Webhooks in the same transaction, by judgement: it stays short."""
 LOST_SECONDS = 60.0
-"""Seconds after which a message that is being sent is taken for lost: far longer than sending takes."""
+"""Seconds after which a message that is being sent counts as lost: far longer than sending takes."""
 PAUSES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 18000.0, 36000.0)
 """Seconds until a message is sent again, after each attempt that failed; then it has failed."""
 FAILURES_UNTIL_DISABLED = 30
-"""Requests to a webhook that fail in a row."""
+"""Failed requests in a row after which a webhook is disabled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class WebhookMessage:
     secret: str
     body: bytes
     taken_at: datetime
-    """The moment that its signature tells, by the clock of the service."""
+    """The time in its signature, by the clock of the service."""
 
 
 def add_webhook(
@@ -68,7 +69,7 @@ def add_webhook(
     owner: str | None,
     now: datetime,
 ) -> Webhook:
-    """Adds a webhook, which is told what happens from now on; of a job whatever has happened, too.
+    """Adds a webhook, which gets events from now on; a webhook of a job also gets its earlier events.
 
     Raises:
         Conflict: the project has as many as it may.
@@ -95,17 +96,17 @@ def add_webhook(
 
 
 def enable(session: Session, webhook: Webhook) -> None:
-    """Goes on with a webhook that was disabled; its waiting messages are sent."""
+    """Enables a webhook that was disabled; its waiting messages are sent."""
     webhook.disabled_at = webhook.disabled_because = None
     webhook.num_failures = 0
     session.flush()
 
 
 def send_test(session: Session, webhook: Webhook, *, now: datetime) -> Delivery:
-    """Queues a test message, which contains nothing but the webhook's id; the message.
+    """Queues a test message, which contains only the webhook's id; returns the message.
 
     Raises:
-        Conflict: it is disabled, or as many messages as may wait to be sent to it.
+        Conflict: it is disabled, or too many messages wait to be sent to it.
     """
     if webhook.disabled_at is not None:
         raise Conflict(f"webhook {webhook.id!r} is disabled: enable it first")
@@ -118,7 +119,7 @@ def send_test(session: Session, webhook: Webhook, *, now: datetime) -> Delivery:
 
 
 def redeliver(session: Session, delivery: Delivery, *, now: datetime) -> None:
-    """Sends a message again, as soon as may be. Raises: Conflict: it waits to be sent anyway."""
+    """Sends a message again, as soon as possible. Raises: Conflict: it already waits to be sent."""
     if delivery.state is DeliveryState.WAITING:
         raise Conflict(f"message {delivery.id!r} waits to be sent already")
     delivery.state, delivery.attempts = DeliveryState.WAITING, 0
@@ -135,14 +136,14 @@ def is_anything_to_do(session: Session, *, busy: Collection[str] = (), now: date
 
 
 def fill_outbox(session: Session, *, now: datetime) -> int:
-    """Makes messages of new events for some webhooks; how many there were."""
+    """Makes messages from new events for some webhooks; returns their number."""
     last_id = EventRepository(session).last_id()
     webhooks, deliveries = WebhookRepository(session), DeliveryRepository(session)
     made = 0
     for webhook in webhooks.behind(last_id, max_waiting=MAX_WAITING, limit=WEBHOOKS_AT_ONCE):
         room = MAX_WAITING - deliveries.num_waiting(webhook.id)
         limit = min(EVENTS_AT_ONCE, room)
-        if limit <= 0:  # a test message has come meanwhile
+        if limit <= 0:  # a test message was queued meanwhile
             continue
         events = webhooks.events_for(webhook, last_id, limit=limit)
         deliveries.add_all([_message_of(webhook, event, now=now) for event in events])
@@ -175,11 +176,11 @@ def _message(
 
 
 def take_due(session: Session, *, busy: Collection[str] = (), limit: int, now: datetime) -> list[WebhookMessage]:
-    """Messages to be sent now, up to `limit`, and one to each webhook; unless `note_answer` follows, others send them
-    again later.
+    """Messages to send now, up to `limit`, and one for each webhook; unless `note_answer` follows, other processes send
+    them again later.
 
     Args:
-        busy: ids of webhooks that are left out: their last message is on its way.
+        busy: ids of webhooks that are left out, because their last message is still being sent.
     """
     taken = DeliveryRepository(session).due(now, busy=busy, limit=limit)
     for delivery, _ in taken:
@@ -195,7 +196,7 @@ def take_due(session: Session, *, busy: Collection[str] = (), limit: int, now: d
 def note_answer(
     session: Session, message_id: str, *, status: int | None, text: str, seconds: float, is_taken: bool, now: datetime
 ) -> None:
-    """Notes what came of sending a message: it is delivered, sent again later, or has failed."""
+    """Records the result of sending a message: it is delivered, will be sent again later, or has failed."""
     found = DeliveryRepository(session).get_locked(message_id)
     if found is None:
         return

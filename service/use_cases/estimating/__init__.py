@@ -1,1 +1,1 @@
-"""Estimates of what a job will take: time, memory, and which model it is. Never what it has taken."""
+"""Estimates of the time and memory that a job will take, and of the model that it trains. Never of the past."""

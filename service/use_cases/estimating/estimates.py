@@ -1,6 +1,7 @@
-"""The cost of a job, told before it is submitted: from its plan, and from the measurements of an earlier job like it.
+"""The cost of a job, estimated before it is submitted: from its plan, and from the measurements of a similar earlier
+job.
 
-Nothing is trained. What memory a model's shape takes is told by `memory_estimates`, in a process that has torch.
+Nothing is trained. `memory_estimates` predicts the memory of a model, in a process that has torch.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from service.use_cases.budgets import allowed_device_hours, cost_of, device_hour
 from service.use_cases.earlier_winners import resolve_winners
 
 JOBS_LOOKED_AT = 50
-"""The number of a workload's newest jobs that are searched for one like that to be estimated."""
+"""The number of a workload's newest jobs that are searched for a similar one."""
 ASSUMED_START_UP_SECONDS = 60.0
-"""The time to start up where no job has measured it: a quiet machine keeps it, a busy one takes minutes."""
+"""The time to start up if no job has measured it: enough on a quiet machine; a busy one takes minutes."""
 UNLIKE = {
     "num_steps",
     "num_examples",
@@ -53,7 +54,7 @@ UNLIKE = {
     "gradient_clip_norm",
     "batch_size",
 }
-"""Fields of `training` that do not change what a step takes, and the batch size, which trials are looked up by."""
+"""Fields of `training` that do not change the time of a step, and the batch size, by which trials are looked up."""
 
 
 def estimate_job(
@@ -65,12 +66,12 @@ def estimate_job(
     of_model: ModelOfJob | None = None,
     price: Price | None = None,
 ) -> Estimate:
-    """The most that the job of `plan` would cost, by what earlier jobs of the project measured; stores nothing.
+    """The most that the job of `plan` would cost, according to earlier jobs of the project; stores nothing.
 
     Args:
-        memory: what `estimate_memory` said of it, which takes too long for a transaction.
-        of_model: what `model_for_winners` said of it, likewise.
-        price: the price of each of its ranks; None: nobody knows.
+        memory: the result of `estimate_memory`, which takes too long for a transaction.
+        of_model: the result of `model_for_winners`, likewise.
+        price: the price of each of its ranks; None: unknown.
     """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
@@ -122,7 +123,7 @@ def _winners(
 
 @dataclass(frozen=True, slots=True)
 class EarlierStep:
-    """The time of a step, as trials of an earlier job measured it."""
+    """The time of a step, measured by trials of an earlier job."""
 
     job_id: str
     num_trials: int
@@ -131,8 +132,8 @@ class EarlierStep:
 
 
 def earlier_step(session: Session, job: Job, *, optimizer: str, batch_size: int) -> EarlierStep | None:
-    """The step time that was known before a job began. It is from the newest earlier job with as many ranks and steps
-    like this one's, by its completed trials with an optimizer and a batch size. None: there was none."""
+    """The step time that was known before a job began. It is from the newest earlier job with the same number of ranks
+    and similar steps, by its completed trials with this optimizer and batch size. None: there was no such job."""
     wanted, resources = _kind(job.specification), job.specification.resources
     before = JobQuery(sees=job.project, workload=job.workload, created_before=job.created_at, archived=Archived.ALL)
     for earlier in JobListRepository(session).page(before, limit=JOBS_LOOKED_AT):
@@ -158,8 +159,8 @@ class _Speed:
     step_seconds: float
     """The time of a step with the job's own number of ranks."""
     side_step_seconds: Mapping[Side, float]
-    """The time of a step, likewise, of the slowest trial with the optimizer of each side; where there is none, of the
-    slowest of all."""
+    """The time of a step, likewise, of the slowest trial with the optimizer of each side; if there is none, of the
+    slowest trial of all."""
     unmeasured_sides: Sequence[Side]
     """Sides without any such trial."""
 
@@ -176,7 +177,7 @@ class _MeasuredJob:
     """Its trials with any batch size."""
 
     def scaled(self, step_seconds: float, optimizer_share: float, plan: JobPlan) -> float:
-        """A step of these trials as one of the smallest batch of `plan` on its ranks.
+        """The time of a step of these trials, scaled to the smallest batch of `plan` on its ranks.
 
         The optimizer works on whole parameters, whatever a rank's share of the batch.
         """
@@ -198,7 +199,7 @@ class _MeasuredJob:
 def _seconds_of_a_step_each(plan: JobPlan, of_sides: Mapping[Side, float]) -> float:
     """The seconds of one step of every trial of the plan, added up.
 
-    Which baseline the comparing seeds of a confirmation train is not known: here it is the slowest.
+    It is not known which baseline the comparing seeds of a confirmation will train: the slowest is assumed.
     """
     seconds = sum(num * of_sides[side] for side, num in plan.side_allotments.items())
     if (sizes := plan.confirmation) is not None:
@@ -209,11 +210,11 @@ def _seconds_of_a_step_each(plan: JobPlan, of_sides: Mapping[Side, float]) -> fl
 
 
 def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
-    """The measurements of the newest job like that of `plan`, by its trials with the job's batch size; None: there is
-    none that has measured its speed.
+    """The measurements of the newest job like that of `plan`, by its trials with the job's batch size; None: no such
+    job has measured the speed.
 
-    Where batch sizes are searched, the steps are those of the smallest batch, or if no trial had that, of the nearest
-    one: a smaller batch takes a step at most as long, and a larger one a step that is longer at most in proportion.
+    If batch sizes are searched, the steps are those of the smallest batch, or if no trial had that, of the nearest one:
+    a step of a smaller batch takes at most as long, and a step of a larger batch is longer at most in proportion.
     """
     wanted, newest = {space.optimizer for space in plan.spaces.values()}, None
     slowest: dict[str, float] = {}
@@ -224,7 +225,7 @@ def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
             break
     if newest is None:
         return None
-    # Of a job that has trials of several batch sizes, those of all of them take memory and time beside their steps.
+    # If a job has trials of several batch sizes, all of them count for memory and for the time outside steps.
     alike = newest.trials if plan.length.num_examples is None else newest.all_trials
     metrics = [trial.metrics for trial in newest.trials]
     measured_with = newest.job.specification.resources.workers_per_trial
@@ -265,7 +266,7 @@ def _measured_jobs(session: Session, plan: JobPlan, project: str) -> Iterator[_M
 
 
 def _nearest_batch(plan: JobPlan, measured: Sequence[Trial]) -> int | None:
-    """The batch size of these trials that tells most of the job's steps; None: none does."""
+    """The batch size of these trials that says most about the job's steps; None: none does."""
     wanted = plan.length.smallest_batch
     if plan.length.num_examples is None:
         return wanted
@@ -277,7 +278,7 @@ def _nearest_batch(plan: JobPlan, measured: Sequence[Trial]) -> int | None:
 
 
 def _overhead_seconds(trials: Sequence[Trial]) -> float | None:
-    # A job's first trial waits for its ranks to start. One that was started twice has waited in between.
+    # A job's first trial waits for its ranks to start. A trial that was started twice has waited in between.
     found = [
         max(0.0, (trial.finished_at - trial.started_at).total_seconds() - trial.spent_seconds)
         for trial in trials
@@ -289,7 +290,7 @@ def _overhead_seconds(trials: Sequence[Trial]) -> float | None:
 def _start_up(session: Session, plan: JobPlan, project: str) -> StartUp:
     """The start-up of the newest job that measured anything, of one with this workload if there is any."""
     measurements = MeasurementRepository(session)
-    # That of other workloads differs in their data alone.
+    # Other workloads differ only in their data.
     for job in (*_jobs_of(session, project, plan.workload.name), *_jobs_of(session, project)):
         first = measurements.first_of_job(job.id)
         if job.started_at is not None and first is not None:

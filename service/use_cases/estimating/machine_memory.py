@@ -13,15 +13,15 @@ from service.specification.resources import Resources
 from service.use_cases.estimating.control_groups import ControlGroups
 
 FAR_BEYOND = 2.0
-"""Trials of CPU ranks that need this many times the machine's memory are not launched. What is predicted leaves
-activations and the process out, so once would do; but a system with swap may hold a little more, and weights that
-nobody writes to take no memory."""
+"""Trials of CPU ranks that need this many times the machine's memory are not launched. Predictions leave out
+activations and the process, so a factor of one would be enough; but a system with swap may hold a little more, and
+weights that nobody writes to take no memory."""
 
 
 def usable_cpus(groups: ControlGroups | None = None) -> int:
     """The CPUs that this process may use at once: the machine's, unless its affinity or its container allows fewer.
 
-    Parts count as whole ones. Ray's own count rounds a quota down, to 0 of half a CPU, and knows no affinity.
+    Fractions are rounded up. Ray's own count rounds a quota down, half a CPU to 0, and ignores the affinity.
 
     Args:
         groups: None: this process's.
@@ -43,15 +43,15 @@ def memory_of_this_machine(groups: ControlGroups | None = None) -> int:
 
 
 def machine_limit_bytes(resources: Resources) -> int | None:
-    """Bytes of each rank beyond which trials that train on this machine are not launched, where the job names no limit
-    of its own; None: all are launched, or another limit counts."""
+    """Bytes of each rank above which trials that train on this machine are not launched, if the job names no limit of
+    its own; None: all are launched, or another limit counts."""
     if resources.gpus_per_worker or resources.memory_per_worker is not None or resources.beyond_memory:
         return None
     return int(FAR_BEYOND * memory_of_this_machine() / resources.workers_per_trial)
 
 
 def cpus_hold(resources: Resources) -> int:
-    """Trials of CPU ranks that this machine's CPUs hold at once, of one job; 0: not even one."""
+    """The number of a job's trials of CPU ranks that this machine's CPUs hold at once; 0: not even one."""
     return int(usable_cpus() / resources.cpus_per_worker) // resources.workers_per_trial
 
 
@@ -65,13 +65,14 @@ def shortage_here(resources: Resources, *, has_gpu: bool = True) -> str | None:
 
 
 def memory_holds(bytes_per_rank: int, *, num_ranks: int, machine_bytes: int) -> int:
-    """Trials that a machine's memory holds at once, at least one: a larger one is judged by itself."""
+    """The number of trials that a machine's memory holds at once, at least one: a single larger trial is judged
+    separately."""
     return max(1, machine_bytes // max(1, bytes_per_rank * num_ranks))
 
 
 def on_this_machine(estimate: MemoryEstimate, resources: Resources) -> MemoryEstimate:
-    """Adds what this machine has, the trials that train on it at once and what they need together to an estimate; of
-    ranks with a GPU it has nothing to say."""
+    """Adds to an estimate this machine's memory, the number of trials that train on it at once, and their total need;
+    does nothing for ranks with a GPU."""
     if resources.gpus_per_worker:
         return estimate
     machine = memory_of_this_machine()

@@ -1,4 +1,4 @@
-"""The memory of a rank that a job's trials need, and the limit of it, before any of them is launched."""
+"""The memory that a job's trials need per rank, and its limit, before any of them is launched."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ logger = logging.getLogger(__name__)
 NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
 SAMPLED_AFTER_SECONDS = 1.1
-"""Time after the question until which the points of all spaces are predicted; where it is not enough, there are fewer.
-With a step of each side it is answered in less than 2 s."""
+"""Time from the start of an estimate until which points of all spaces are predicted; if it is not enough, there are
+fewer points. With a step of each side an estimate takes less than 2 s."""
 MIN_SAMPLE_SECONDS = 0.25
-"""Time for the points where the first predictions took longer, as those of a process that has to import torch do."""
+"""Time for the points if the first predictions took longer, because a process had to import torch, for example."""
 POINT_SECONDS = 3.0
 """Time for a single point, on a busy machine: a process that is given up has no answer about activations either."""
 STEP_SECONDS = 6.0
 """Time for the steps of all spaces in which activations are measured."""
 START_SECONDS = 20.0
-"""Time for a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
+"""Time for a process to import torch and build the first model, data included. Clients over HTTP wait 30 s."""
 PREDICTED_WITHIN_SECONDS = 15.0
-"""Time for a single trial: with `STEP_SECONDS`, less than whoever asks over HTTP waits."""
+"""Time for a single trial: with `STEP_SECONDS`, less than clients over HTTP wait."""
 _OF_THE_OPTIMIZER = ("optimizer", "schedule", "averaging", "gradient_clip_norm")
 
 MAX_ESTIMATES = 2
@@ -71,17 +71,16 @@ def estimate_memory(
     """Predicts the memory of a job's trials from seeded random points of its spaces.
 
     Args:
-        is_local: whether trials run on this machine, so that its GPU and its memory are theirs.
-        data_are_here: whether trials find their data as this process does: what the workload refuses here it would
+        is_local: whether trials run on this machine, with its GPU and its memory.
+        data_are_here: whether trials find the same data as this process: then the workload refuses here what it would
             refuse there.
         data_roots: the directories that the workload may read; None: all that this process may.
-        start_seconds: how long the first predictions may take, for which torch is imported and the workload loads its
-            data.
+        start_seconds: the time for the first predictions, which import torch and load the workload's data.
 
     Raises:
-        InvalidInput: an optimizer is not for the workload's model, or refuses its default arguments, or a choice of one
-            with all others; or, only if they are here, the workload's data are none, or too few for what the job asks
-            of them, or the workload refuses its options.
+        InvalidInput: an optimizer is not for the workload's model, or refuses its default arguments, or refuses a
+            choice of one with all others. If the data are here, also: the workload has no data, or too few for the job,
+            or refuses its options.
     """
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
@@ -127,7 +126,7 @@ def estimate_memory(
 
 @dataclass(frozen=True, slots=True)
 class PredictedMemory:
-    """The memory of a rank that one trial was to need, told from its config and not from what it measured."""
+    """The predicted memory of a rank of one trial, from its config and not from its measurements."""
 
     kept_bytes: int | None = None
     """Weights, gradients, optimizer and averages; None: `problem` says why."""
@@ -155,21 +154,21 @@ def check_workload(
     data_roots: DataRoots | None = None,
     start_seconds: float = START_SECONDS,
 ) -> MemoryEstimate | None:
-    """Checks that a job's workload can be built with its options, where trials find their data as this process does,
-    and its optimizers with their arguments; and that this machine is not far too small for all trials of a side.
+    """Checks that a job's workload can be built with its options, if trials find the same data as this process, and its
+    optimizers with their arguments. Checks also that this machine is not far too small for all trials of a side.
 
-    What is found on the way is no more than the memory of the default trials without activations, or why the workload
-    cannot be built, or no trial would start. None: nothing was built.
+    Returns only the memory of the default trials without activations, or the reason why the workload cannot be built,
+    or why no trial would start. None: nothing was built.
 
-    They are built for that, in a process that takes seconds: not inside a transaction. Not where nothing can be
-    refused, as of a built-in workload without any option and the shipped spaces. Where there is no telling, or not in
-    time, the first trial tells.
+    It builds them in a process that takes seconds, so do not call it inside a transaction. It builds nothing if nothing
+    can be refused, as for a built-in workload without any option and the shipped spaces. If the check is not possible,
+    or not in time, the first trial shows any error.
 
     Args:
-        is_local: whether trials run on this machine, so that its memory is theirs.
+        is_local: whether trials run on this machine, with its memory.
 
     Raises:
-        InvalidInput: what `estimate_memory` refuses; or nothing of a side would be launched for want of memory.
+        InvalidInput: as `estimate_memory`; or no trial of a side would be launched for lack of memory.
     """
     shortage = shortage_here(plan.specification.resources) if is_local else None
     if is_known_to_build(plan.specification) and plan.population is None:
@@ -200,7 +199,7 @@ def _check_machine(predictor: MemoryPredictor, plan: JobPlan, defaults: Mapping[
     """Checks that some trials of each side are launched on this machine.
 
     Raises:
-        InvalidInput: as far as was looked, none of a side's would be.
+        InvalidInput: none of a side's checked trials would be.
     """
     limit = machine_limit_bytes(plan.specification.resources)
     if limit is None:
@@ -223,14 +222,15 @@ def _check_machine(predictor: MemoryPredictor, plan: JobPlan, defaults: Mapping[
 def _with_activations(
     predictor: MemoryPredictor, plan: JobPlan, spaces: Mapping[Side, SpaceMemory]
 ) -> tuple[dict[Side, SpaceMemory], NotPredictable | None]:
-    """Adds activations to what is known of the spaces, as far as they can be measured; why the first could not."""
+    """Adds activations to the memory of the spaces, if they can be measured; returns also why the first could not
+    be."""
     deadline = time.monotonic() + STEP_SECONDS
     known: dict[Side, SpaceMemory] = {}
     problem: NotPredictable | None = None
     measured: dict[str, int] = {}
     for side, space in spaces.items():
         config = plan.trial_config(side, plan.spaces[side].defaults())
-        # The optimizer has no part in them.
+        # They do not depend on the optimizer.
         key = json.dumps({name: value for name, value in config.to_json().items() if name not in _OF_THE_OPTIMIZER})
         try:
             if key not in measured:
@@ -261,7 +261,7 @@ def _sample(predictor: MemoryPredictor, plan: JobPlan, side: Side, *, deadline: 
         try:
             config = plan.trial_config(side, plan.spaces[side].sample(rng))
         except ValueError:
-            continue  # a config that cannot be needs nothing
+            continue  # an invalid config needs nothing
         try:
             found.append(predictor.predict(config, timeout_seconds=POINT_SECONDS))
         except (WorkloadRefused, OptimizerRefused):

@@ -1,4 +1,4 @@
-"""A process that can build models, and tells what trials need of a rank's memory before any of them is launched."""
+"""A process that can build models, and predicts the memory of a rank of trials before any of them is launched."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ from trainers.workloads.describe import environment_of_children
 
 
 class NotPredictable(Exception):
-    """The memory of a trial cannot be told; the message says why."""
+    """The memory of a trial cannot be predicted; the message says why."""
 
 
 class WorkloadRefused(NotPredictable):
-    """The workload cannot be built with the job's options, so that no trial of the job can be."""
+    """The workload cannot be built with the job's options, so no trial of the job can be built."""
 
     def __init__(self, message: str, option: str | None) -> None:
         super().__init__(message)
         self.option = option
-        """One of them, or an element of it; empty: which one is not known; None: there is no such workload here."""
+        """The refused option, or an element of it; empty: it is not known which; None: there is no such workload
+        here."""
 
     @property
     def field(self) -> str:
-        """The job's field at fault: `workload.name`, or `workload.options` or what is below it."""
+        """The job's field at fault: `workload.name`, or `workload.options` or a field below it."""
         if self.option is None:
             return "workload.name"
         return f"workload.options.{self.option}" if self.option else "workload.options"
 
 
 class OptimizerRefused(NotPredictable):
-    """The optimizer is not for the workload's model, so that no trial of its side can be built; or it refuses the
-    arguments of this one."""
+    """The optimizer is not for the workload's model, so no trial of its side can be built; or it refuses the arguments
+    of this trial."""
 
     def __init__(self, message: str, *, is_of_arguments: bool) -> None:
         super().__init__(message)
@@ -97,7 +98,7 @@ class MemoryPredictor:
     """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
 
     def __init__(self, plan: JobPlan, *, data_roots: DataRoots | None = None) -> None:
-        """Starts the process; it imports torch while this one goes on.
+        """Starts the process; it imports torch while this one continues.
 
         Args:
             data_roots: the directories that the workload may read; None: all that this process may.
@@ -116,9 +117,9 @@ class MemoryPredictor:
         self.device_bytes: int | None = None
         """Memory of this machine's first GPU, once something was predicted for GPU ranks; None: none is known."""
         self.weights_bytes = 0
-        """Parameters and buffers of the model that something was predicted for last."""
+        """Bytes of the parameters and buffers of the model of the last prediction."""
         self.num_train_examples: int | None = None
-        """Of the workload that something was predicted for last."""
+        """The number of training examples of the workload of the last prediction."""
         asked, self._questions = os.pipe()
         self._answers, answered = os.pipe()
         with tempfile.TemporaryFile() as noise:
@@ -156,7 +157,7 @@ class MemoryPredictor:
         Raises:
             NotPredictable: the model cannot be built here, or not in this time.
             ConstructionFailed: the workload's constructor or its `build_model` raised an error.
-            WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
+            WorkloadRefused: the workload refuses its options, for instance a path where there is nothing.
             OptimizerRefused: the optimizer is not for the workload's model, or refuses its arguments.
         """
         kept = self._ask(config, Quantity.KEPT, KeptMemory, timeout_seconds=timeout_seconds)
@@ -185,7 +186,7 @@ class MemoryPredictor:
             if not isinstance(answer, (kind, Refusal, PredictionProblem)):
                 raise ValueError(f"asked for {quantity}, it answered {answer}")
         except (OSError, EOFError, ValueError) as error:
-            self.close()  # an answer that comes later would be taken for another one's
+            self.close()  # a late answer would be taken for that of another question
             raise NotPredictable(f"the process that predicts failed: {error}") from error
         if isinstance(answer, Refusal):
             raise _refused(answer)

@@ -1,4 +1,4 @@
-"""The fingerprint of a model that a job is going to train, told by a process that can build it."""
+"""The fingerprint of a model that a job will train, computed by a process that can build it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainers.identity.asking import ask_model
 from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow
 
 EARLIER = ("winners", "nearest")
-"""Entries of `pinned` that ask for configs of tuned models, which takes to know this one."""
+"""Entries of `pinned` that ask for configs of tuned models; they need the fingerprint of this one."""
 
 
 def field_with_winners(specification: JobSpecification) -> str | None:
@@ -31,15 +31,15 @@ def field_with_winners(specification: JobSpecification) -> str | None:
 
 
 def model_for_winners(plan: JobPlan, *, data_roots: DataRoots | None = None) -> ModelOfJob | None:
-    """The model that the job's default trial trains, for the configs of earlier ones it asks for; None: it asks for
-    none. Takes seconds, in a process of its own: not inside a transaction.
+    """The model that the job's default trial trains, for the configs of earlier models that the job asks for; None: it
+    asks for none. Takes seconds, in a process of its own: do not call it inside a transaction.
 
     Args:
         data_roots: the directories that the workload may read; None: all that this process may.
 
     Raises:
         InvalidInput: the model cannot be built here; names the field that asks for winners.
-        WorkloadNotDescribed: the process was killed or too slow; it may do later. Names the field, too.
+        WorkloadNotDescribed: the process was killed or too slow; it may succeed later. Names the field, too.
     """
     field = field_with_winners(plan.specification)
     if field is None:

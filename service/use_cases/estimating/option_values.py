@@ -1,5 +1,5 @@
-"""The values of a workload's options, and the choices of an optimizer's arguments, that a job searches, each as trials
-that take it: so that what workload or optimizer would refuse of them is found before the first trial."""
+"""The values of a workload's options, and the choices of an optimizer's arguments, that a job searches, each with
+trials that use it. With them, values that workload or optimizer refuse are found before the first trial."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from search_spaces import Integer, Scalar, SearchSpace, SpaceError
 from search_spaces.parameters import Categorical, Parameter, sectioned
 
 INSIDE = (0.146, 0.382, 0.618, 0.854)
-"""Positions in the range of an integer, no round shares of it: where only multiples of something are possible, most of
-these are none, though the ends may be."""
+"""Positions in the range of an integer, which are not round shares of it: if only multiples of something are possible,
+most of these positions are not multiples, although the ends may be."""
 NUM_SAMPLES = 32
-"""Trials with a value and random ones of the other options."""
+"""The number of trials with a value and random values of the other options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class OptionValue:
     value: Scalar
     is_inside: bool
     trials: tuple[dict[str, Scalar], ...]
-    """Parameters of trials that take it: the defaults, then these with other values of the others of its section, as it
-    may not go with theirs."""
+    """Parameters of trials with this value: with the defaults, then with other values of the other options of its
+    section, because it may not be compatible with their defaults."""
 
 
 def option_values(space: SearchSpace) -> Iterator[OptionValue]:
@@ -39,8 +39,8 @@ def option_values(space: SearchSpace) -> Iterator[OptionValue]:
 
 
 def argument_choices(space: SearchSpace) -> Iterator[OptionValue]:
-    """Choices that a space leaves its optimizer, choice by choice. Ranges are left out: a part of one that goes with no
-    other value is searched little, and says nothing of the rest."""
+    """Choices of a space for its optimizer, one by one. Ranges are left out: a part of a range that is compatible with
+    no other value is searched little, and says nothing about the rest."""
     arguments = _of_section(space, "")
     tried = {index: parameter for index, parameter in arguments.items() if isinstance(parameter, Categorical)}
     return _each_beside_others(space, tried, arguments)
@@ -80,8 +80,8 @@ def _beside(space: SearchSpace, others: list[Parameter]) -> Iterator[list[tuple[
 
 
 def place_of(space: SearchSpace, option: str | None) -> str | None:
-    """The place from which the default trial of a space has an option of the workload, as `fixed.workload.depth` or
-    `parameters[2].default`; None: not from the space."""
+    """The place in a space that sets an option of the workload in the default trial, such as `fixed.workload.depth` or
+    `parameters[2].default`; None: the space does not set it."""
     name = f"workload.{option}"
     if name in space.fixed:
         return f"fixed.{name}"
@@ -90,7 +90,7 @@ def place_of(space: SearchSpace, option: str | None) -> str | None:
 
 
 def _values(parameter: Parameter) -> list[tuple[str, Scalar]]:
-    """Values that are tried, and what each is of the parameter; empty: inside its range."""
+    """Values that are tried, and the role of each in the parameter; empty: inside its range."""
     if isinstance(parameter, Categorical):
         return [(f"choices[{index}]", choice) for index, choice in enumerate(parameter.choices)]
     ends: list[tuple[str, Scalar]] = [("low", parameter.low), ("high", parameter.high)]

@@ -25,13 +25,13 @@ from trainers.config import FOR_ADAPTERS
 from trainers.workloads.registry import BUILT_IN
 
 MARGIN = 3.0
-"""A value of an option is tried while there is this many times what the slowest before it took: a process that is given
-up has no answer about memory, either."""
+"""A value of an option is tried only if the time left is this many times that of the slowest earlier one: a process
+that is stopped has no answer about memory, either."""
 
 
 def is_known_to_build(specification: JobSpecification) -> bool:
-    """True of a built-in workload without any option, on CPUs, with optimizers of any model whose arguments cannot be
-    at odds with each other: there is nothing to be refused."""
+    """True for a built-in workload without any option, on CPUs, with optimizers for any model whose arguments cannot
+    contradict each other: nothing can be refused."""
     named = specification.workload
     if named.name not in BUILT_IN or named.options or specification.resources.gpus_per_worker:
         return False
@@ -42,8 +42,8 @@ def is_known_to_build(specification: JobSpecification) -> bool:
 
 
 def _is_consistent(space: SearchSpace) -> bool:
-    """True if no arguments of the optimizer are at odds, as far as that can be told without it: of a shipped space, and
-    of one that leaves all choices at their defaults."""
+    """True if no arguments of the optimizer contradict each other, judged without the optimizer: for a shipped space,
+    and for one that leaves all choices at their defaults."""
     searched = any(isinstance(p, Categorical) and not sectioned(p.name)[0] for p in space.parameters)
     fixed = any(isinstance(value, bool | str | None) and not sectioned(name)[0] for name, value in space.fixed.items())
     return not (searched or fixed) or space in presets().values()
@@ -59,10 +59,10 @@ def build_defaults(
     """Bytes of each side's default trial, whose workload and model are built.
 
     Raises:
-        NotPredictable: they cannot be, or not in time.
+        NotPredictable: they cannot be built, or not in time.
         InvalidInput: as `memory_estimates.estimate_memory`.
     """
-    # The first one's time is that of the imports; those after it cost milliseconds.
+    # The first one takes as long as the imports; later ones take milliseconds.
     started_by = time.monotonic() + start_seconds
     found: dict[Side, int] = {}
     for side, space in plan.spaces.items():
@@ -98,10 +98,10 @@ def _default_options(space: SearchSpace) -> dict[str, FixedValue]:
 
 def _check_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: float, data_are_here: bool) -> None:
     """Checks the values that the job searches for its workload's options, if the data are here, and for its optimizers'
-    arguments, as far as there is time: a refusal would else end a trial later.
+    arguments, as time allows: otherwise a refusal would end a trial later.
 
     Raises:
-        InvalidInput: a value is refused with the defaults, and with all others that were tried beside it.
+        InvalidInput: a value is refused with the defaults, and with all other values that were tried with it.
     """
     faults, longest = Faults(), 0.0
     for side, space in plan.spaces.items():
@@ -109,7 +109,7 @@ def _check_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: floa
         told: set[str] = set()
         for option in chain(option_values(space) if data_are_here else (), argument_choices(space)):
             if option.field in told:
-                continue  # of another value inside the range
+                continue  # for another value inside the range
             refusal: str | None = None
             for trial in option.trials:
                 began = time.monotonic()
@@ -131,8 +131,8 @@ def _check_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: floa
 def _refusal(
     predictor: MemoryPredictor, plan: JobPlan, side: Side, trial: dict[str, Scalar], *, timeout_seconds: float
 ) -> str | None:
-    """The reason why the workload, or the optimizer for its model's sake, refuses a trial; None: it does not, as far as
-    is known."""
+    """The reason why the workload, or the optimizer because of the model, refuses a trial; None: no refusal is
+    known."""
     try:
         predictor.predict(plan.trial_config(side, trial), timeout_seconds=timeout_seconds)
     except (WorkloadRefused, OptimizerRefused) as error:

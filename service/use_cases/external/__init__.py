@@ -1,2 +1,2 @@
-"""Use cases of clients that train trials: they write requests, which the job's run answers, and read the answers. None
-answers a request itself: to choose a trial is the scheduler's."""
+"""Use cases of clients that train trials: they write requests, which the job's run answers, and read the answers. They
+never answer a request themselves, because the scheduler chooses trials."""

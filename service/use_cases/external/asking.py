@@ -28,16 +28,16 @@ from service.store.repositories import (
 from service.store.session import Session
 
 MAX_WAITING = 2000
-"""Requests of one job that wait for its run; further ones are told that the service is busy."""
+"""The most requests of one job that wait for its run; further ones get the answer that the service is busy."""
 
 MAX_CLOCK_DIFFERENCE_SECONDS = 60.0
-"""Largest difference between the clocks of the API's machine and of a job's run, which notes when it hands a trial
-out."""
+"""Largest difference between the clocks of the API's machine and of a job's run, which notes when it gives a trial to a
+client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that was stored, and what is known of its answer at once."""
+    """A request that was stored, and its answer if that is already known."""
 
     request_id: int
     key: str
@@ -53,7 +53,7 @@ class _Sent:
     """A request as its client sent it."""
 
     number: int | None
-    """The trial that it is about; None: it asks for one."""
+    """The trial that the request is about; None: it asks for one."""
     content: Suggest | Report
     key: str | None
     """The client's `Idempotency-Key`."""
@@ -66,17 +66,17 @@ class _Sent:
 
     @property
     def digest(self) -> str:
-        """The digest that tells it from other requests with its key."""
+        """The digest that distinguishes it from other requests with its key."""
         asked = [self.kind.value, self.number, self.content.model_dump(mode="json")]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def ask_for_trial(session: Session, job_id: str, wish: Suggest, *, key: str | None, now: datetime) -> Asked | None:
-    """Stores a client's wish for a trial, or finds the one that came with the key before; None: the job is over.
+    """Stores a client's request for a trial, or finds the earlier one with the same key; None: the job is over.
 
     Raises:
         NotFound: no such job.
-        TrialsTrainedHere: it hands out no trials.
+        TrialsTrainedHere: the job gives no trials to clients.
         IdempotencyKeyReused: the key came with another request.
         ServiceBusy: too many wait for the job's run.
     """
@@ -91,14 +91,14 @@ def ask_for_trial(session: Session, job_id: str, wish: Suggest, *, key: str | No
 
 
 def report(session: Session, job_id: str, number: int, told: Report, *, key: str | None, now: datetime) -> Asked:
-    """Stores what a client reports of its trial, or finds what came with the key before. Where it can change nothing
-    any more, because the trial or its job has ended, it is not stored, and the client is told to stop.
+    """Stores a client's report about its trial, or finds the earlier one with the same key. If the trial or its job has
+    ended, the report is not stored, and the client is told to stop.
 
     Raises:
         NotFound: no such job or trial.
         TrialsTrainedHere, IdempotencyKeyReused, ServiceBusy: as `ask_for_trial`.
-        InvalidInput: a measurement is of no step that the trial has, leaves the objective out, or tells a longer
-            training than there was time for.
+        InvalidInput: a measurement is at a step that the trial does not have, leaves the objective out, or reports a
+            longer training than there was time for.
     """
     job = _external_job(session, job_id)
     trial = TrialRepository(session).get(job_id, number)
@@ -120,7 +120,7 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
 
 
 def decision(session: Session, job_id: str, number: int, *, lease: str) -> RunAnswer:
-    """Decides by what is stored what a client is to do that has nothing to report.
+    """Decides from the stored rows what a client should do that has nothing to report.
 
     Raises:
         NotFound, TrialsTrainedHere: as `report`.
@@ -143,21 +143,21 @@ def decision(session: Session, job_id: str, number: int, *, lease: str) -> RunAn
 
 
 def _over(job: Job, trial: Trial) -> RunAnswer | None:
-    """The answer to whatever is told of a trial that has ended, or whose job has; None: neither has."""
+    """The answer to any report about a trial that has ended, or whose job has; None: neither has."""
     return _stop(job, trial) if job.state.is_final or trial.state.is_final else None
 
 
 def _stop(job: Job, trial: Trial) -> RunAnswer:
-    """Tells a client which of the two has ended; the job, if its end cut the trial off."""
+    """Tells a client which of the two has ended: the job, if its end cut the trial off."""
     is_of_job = job.state.is_final and trial.state is not TrialState.COMPLETED
     why = f"the job has ended: {job.state}" if is_of_job else f"the trial is {trial.state}"
     return RunAnswer(decision=ExternalDecision.STOP, why=why)
 
 
 def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked) -> Asked:
-    """The request, with the answer that a client gets at once whose job is paused: its run takes the report in when
-    it goes on, and the trial, which its client then has left, without a loss. A client that no longer has the trial
-    changes nothing."""
+    """The request, with the immediate answer to a client whose job is paused. When the job continues, its run processes
+    the report, and takes the trial back without counting a loss, because the client has left it by then. A client that
+    no longer has the trial changes nothing."""
     if asked.answer is not None or not _is_pausing(job):
         return asked
     leases = TrialLeaseRepository(session)
@@ -172,10 +172,10 @@ def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked
 
 
 def _check_seconds(trial: Trial, told: Report, now: datetime) -> None:
-    """Raises: InvalidInput: a measurement tells a longer training than there was time for: another unit, or a time of
-    day."""
+    """Raises: InvalidInput: a measurement reports a longer training than there was time for, e.g. in another unit, or
+    as a time of day."""
     if trial.started_at is None:
-        return  # nobody has it, so that nothing is taken in
+        return  # no client has it, so no report is accepted
     age = max(0.0, (now - trial.started_at).total_seconds())
     for index, measurement in enumerate(told.measurements):
         if measurement.seconds is not None and measurement.seconds > age + MAX_CLOCK_DIFFERENCE_SECONDS:
@@ -206,7 +206,7 @@ def _external_job(session: Session, job_id: str, *, locked: bool = True) -> Job:
 
 
 def _find(session: Session, job: Job, sent: _Sent, *, now: datetime) -> Asked | None:
-    """The request that came with the same key before; None: there was none."""
+    """The earlier request with the same key; None: there was none."""
     if sent.key is None:
         return None
     earlier = ExternalRequestRepository(session).find_by_key(job.id, sent.key)

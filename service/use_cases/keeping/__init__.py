@@ -1,2 +1,2 @@
-"""Use cases about jobs as records: deleted, archived, cloned, thinned, and notes of their trials. Never what a job does
-while it runs."""
+"""Use cases about jobs as records: deleting, archiving, cloning and thinning them, and notes about their trials. Never
+what a job does while it runs."""

@@ -1,4 +1,4 @@
-"""The submission of a job as a document again, and that document with some of it changed."""
+"""The submission of a job as a document, and that document with changes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from service.store.models import Job
 def submission_of(job: Job) -> dict[str, Any]:
     """The JSON that would submit a job like this one.
 
-    Winners of earlier jobs stand in it as those that were found then. Trials that users proposed are not part of it.
-    Neither are notes, which are about this job.
+    Winners of earlier jobs appear in it as they were found then. Trials that users proposed are not part of it, nor are
+    notes, which are about this job.
     """
     specification = job.specification
     budget = specification.budget.model_copy(update={"extra_search_trials": 0})
@@ -29,10 +29,10 @@ def submission_of(job: Job) -> dict[str, Any]:
 def merged(
     document: Mapping[str, Any], patch: Mapping[str, Any], kind: type[BaseModel] | None = JobSpecification
 ) -> dict[str, Any]:
-    """A document with a merge patch (RFC 7396) applied: objects are merged, all else takes the place of what was there.
+    """A document with a merge patch (RFC 7396) applied: objects are merged, everything else is replaced.
 
-    A null removes a member, as the RFC has it, so that it takes its default; but where a null means something itself,
-    as in `confirmation`, it stays.
+    A null removes a member, as in the RFC, so it takes its default; but if null is a meaningful value, as in
+    `confirmation`, it stays.
 
     Args:
         kind: the model that the document is read by; None: it is free.

@@ -12,13 +12,13 @@ from service.store.repositories import CodeRepository
 from service.store.session import Session
 
 KEPT_UNUSED = timedelta(hours=24)
-"""Time that code stays which no job names, from when it was last sent or named."""
+"""Time for which code that no job names is kept, since it was last sent or named."""
 
 
 def keep_code(
     session: Session, archive: CodeArchive, *, project: str, owner: str | None, now: datetime
 ) -> tuple[Code, bool]:
-    """Stores code; (what is stored, whether it is new).
+    """Stores code; returns (the stored code, whether it is new).
 
     Raises:
         QuotaExceeded: the project may store no more.
@@ -55,7 +55,7 @@ def use_code(session: Session, sha256: str, *, project: str, now: datetime) -> N
 
 
 def unknown_code(sha256: str) -> InvalidInput:
-    """The error for whoever names code that the project does not have."""
+    """The error for a request that names code that the project does not have."""
     return InvalidInput("code.sha256", f"this project has no code {sha256!r}: send it with POST /v1/code first")
 
 
@@ -64,7 +64,7 @@ def remove_code(session: Session, sha256: str, *, project: str) -> None:
 
     Raises:
         NotFound: the project has none of this hash.
-        Conflict: a job names it, which may go on or be cloned.
+        Conflict: a job names it, and may continue or be cloned.
     """
     codes = CodeRepository(session)
     num_jobs = codes.num_jobs_locked(project, sha256)
@@ -75,7 +75,7 @@ def remove_code(session: Session, sha256: str, *, project: str) -> None:
 
 
 def remove_unused_code(session: Session, *, now: datetime) -> int:
-    """Removes code that no job has named for a day; how many there were."""
+    """Removes code that no job has named for a day; returns how many were removed."""
     return CodeRepository(session).delete_unused(now - KEPT_UNUSED)
 
 

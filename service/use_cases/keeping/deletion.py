@@ -1,13 +1,12 @@
 """Deletion of jobs: at once for users, and then, a little at a time, by a worker.
 
-`delete_job` makes a job be gone for everyone who asks: it is in no list, its address is answered with 404, and its
-recommendation answers nobody any more, so that one in whose place it stood holds again. What others have taken
-from it stays with them: a config that became a pinned trial of a later job as one of its winners, and the entries of
-the audit trail. Its device-hours stay spent, as its project's quota counts them. Its `Idempotency-Key` is free: the
-same request makes a new job.
+`delete_job` makes a job disappear for all users: it is in no list, its address is answered with 404, and its
+recommendation is no longer used, so an earlier one that it had replaced is valid again. Copies stay: a config that
+became a pinned trial of a later job as one of its winners, and the entries of the audit trail. Its device-hours stay
+spent in its project's quota. Its `Idempotency-Key` is free: the same request makes a new job.
 
-`remove_some` then removes its rows in short transactions. Where that ends in the middle, the next call goes on: what
-was deleted stands in the job's own row, which goes last.
+`remove_some` then removes its rows in short transactions. If that is interrupted, the next call continues: the deletion
+is recorded in the job's own row, which is removed last.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ from service.store.session import Session
 from service.use_cases.transitions import record_deletion_event
 
 GRACE = timedelta(seconds=30)
-"""Time from the deletion until rows are removed: streams tell of it, and a run that was just cancelled ends."""
+"""Time from the deletion until rows are removed: meanwhile streams report it, and a run that was just cancelled
+ends."""
 MEASUREMENTS_AT_ONCE = 2000
 TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000
-"""All are rows removed in one transaction, by judgement: it stays short beside those of others. Trials are fewer, as
-what belongs to each goes with it."""
+"""These are numbers of rows removed in one transaction, by judgement: it stays short, so that others can write. Trials
+are fewer, because everything that belongs to a trial is removed with it."""
 
 
 def delete_job(session: Session, job_id: str, *, now: datetime) -> None:
-    """Deletes a job that has ended, with all that belongs to it, whether its rows can be read or not.
+    """Deletes a job that has ended, with everything that belongs to it, even if its rows cannot be read.
 
     Raises:
         NotFound: no such job.
@@ -50,7 +50,7 @@ def delete_job(session: Session, job_id: str, *, now: datetime) -> None:
 
 
 def next_to_remove(session: Session, *, now: datetime) -> str | None:
-    """A deleted job of which something is left; None: there is none yet."""
+    """A deleted job with rows left to remove; None: there is none yet."""
     return DeletionRepository(session).next_to_remove(now - GRACE)
 
 

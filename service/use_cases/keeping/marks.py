@@ -1,6 +1,6 @@
 """Marks that people set: jobs put away, and notes of trials. Neither changes anything that is trained.
 
-An archived job stays as it is, runs if it runs, and is left out of lists.
+An archived job is unchanged, continues to run if it runs, and is left out of lists.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.use_cases.transitions import record_change_event, record_trial_chan
 
 
 def set_archived(session: Session, job_id: str, *, archived: bool, now: datetime) -> Job:
-    """Puts a job away, or brings it back; again, it changes nothing.
+    """Archives a job, or restores it; if that is already done, it changes nothing.
 
     Raises:
         NotFound: no such job.
@@ -27,7 +27,7 @@ def set_archived(session: Session, job_id: str, *, archived: bool, now: datetime
 
 
 def change_trial(session: Session, job_id: str, number: int, *, note: str, now: datetime) -> Trial:
-    """Changes what is noted of a trial; empty: nothing. Nothing starts anew for it.
+    """Changes the note of a trial; empty: no note. Nothing is restarted for it.
 
     Raises:
         NotFound: no such job or trial.

@@ -1,9 +1,10 @@
-"""Thinning of what ended jobs have left: the curves of trials that nobody recommends, the events of trials, and what
-ranks printed.
+"""Thinning the data of ended jobs: the curves of trials that are not recommended, the events of trials, and the output
+of ranks.
 
-A thinned curve keeps the first, the last and the best measurement, those where a fork began, and about thirty along the
-way: at each twentieth of the training, which holds the rungs of `auto`, and at the powers of 2 and 3, which hold those
-of halving. Trials that an answer rests on keep all. Events of the job itself stay; what ranks printed goes.
+A thinned curve keeps the first, the last and the best measurement, those where a fork began, and about thirty others:
+at each twentieth of the training, which includes the rungs of `auto`, and at the powers of 2 and 3, which include those
+of halving. Trials that an answer is based on keep all measurements. Events of the job itself are kept; the output of
+ranks is removed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ SHARES = sorted({*(k / 20 for k in range(1, 20)), *(2.0**-k for k in range(1, 7)
 TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000
 OUTPUTS_AT_ONCE = 20
-"""All are rows that one transaction works on, by judgement: it stays short beside those of others. An output and a
-trial's curve are far larger than an event."""
+"""These are numbers of rows that one transaction works on, by judgement: it stays short, so that others can write. An
+output and a trial's curve are far larger than an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,14 @@ class Thinning:
 
 
 def next_to_thin(session: Session, *, finished_before: datetime) -> str | None:
-    """A job that ended before this time, and was not thinned since; None: there is none."""
+    """A job that ended before this time, and has not been thinned since; None: there is none."""
     return JobRepository(session).next_to_thin(finished_before)
 
 
 def thin(session: Session, job_id: str, *, after_number: int, now: datetime) -> Thinning:
-    """Thins some trials of a job by number, then some of its events and output; to be called until it is done.
+    """Thins some trials of a job by number, then some of its events and output; call it until it is done.
 
-    A job that goes on meanwhile is left as it is.
+    A job that continues meanwhile is left unchanged.
     """
     job = JobRepository(session).get_locked(job_id)
     if not job.state.is_final:
@@ -85,7 +86,7 @@ def _thin_curves(session: Session, job: Job, trials: Sequence[PlottedTrial], som
 
 
 def _kept_whole(session: Session, job: Job, trials: Sequence[PlottedTrial]) -> set[int | None]:
-    """The trials that an answer rests on."""
+    """The trials that an answer is based on."""
     found: set[int | None] = {trial.confirms for trial in trials}
     found |= {trial.number for trial in trials if trial.phase is Phase.CONFIRMATION}
     stored = RecommendationRepository(session).of_job(job.id)

@@ -1,5 +1,5 @@
-"""The trained weights that stay when a job has ended: those of the best confirmed trial of each of the two configs
-compared."""
+"""The trained weights that are kept when a job has ended: those of the best confirmed trial of each of the two compared
+configs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The progress of jobs, from what their trials have come to; that of jobs that have ended is remembered. Never what it
-will take."""
+"""The progress of jobs, from their trials; that of ended jobs is remembered. Never estimates of the cost."""
 
 from service.use_cases.progress.jobs import JobProgress, PhaseProgress, progress_of
 from service.use_cases.progress.trials import Finding, TrialMemory

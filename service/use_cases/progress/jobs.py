@@ -25,7 +25,7 @@ class PhaseProgress:
 
     num_finished: int
     num_trials: int
-    """Trials of the phase; until the job has ended, at most so many: a phase may need fewer."""
+    """Trials of the phase; until the job has ended, this is the maximum: a phase may need fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +34,27 @@ class JobProgress:
 
     trials: dict[TrialState, int]
     num_paused: int
-    """Queued trials that were measured, and wait to go on."""
+    """Queued trials that were measured, and wait to continue."""
     phases: dict[Phase, PhaseProgress]
     """The phases that the job has, in their order."""
     num_trials: int
-    """Trials of all phases, for each those of the plan, or those begun if they are more; until the job has ended, at
-    most so many."""
+    """Trials of all phases: for each phase those of the plan, or those begun if they are more; until the job has ended,
+    this is the maximum."""
     num_steps: int
     """Steps measured, of all trials together."""
     max_steps: int
-    """Steps of all trials when the job has ended, if no trial that has not ended is pruned; where batch sizes are
-    searched, those yet to begin count as the longest."""
+    """Steps of all trials when the job has ended, if no unfinished trial is pruned; if batch sizes are searched, trials
+    that have not begun count as the longest."""
     best: BestTrial | None
-    """The best trial of the search: once the job has ended, as its recommendation has it."""
+    """The best trial of the search; once the job has ended, the one in its recommendation."""
     baseline_best: BestTrial | None
     baseline_optimizer: str | None
     """The optimizer of that trial."""
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
-    """Estimate from the training time of the steps so far, or where batch sizes are searched of the shares of their
-    examples that trials have seen; None without any, and unless the job runs and has a worker."""
+    """Estimate from the training time of the steps so far, or, if batch sizes are searched, of the shares of examples
+    that trials have seen; None without any, and unless the job runs and has a worker."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
     cost: float | None
@@ -62,7 +62,7 @@ class JobProgress:
     training_seconds: float = 0.0
     """Training time of all trials so far, each counted once, however many ranks it has."""
     front: list[FrontPoint] = field(default_factory=list)
-    """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
+    """With several objectives: the completed trials that no other one beats in all of them, sorted by the first."""
     finding: Finding | None = None
     """None: the job has not ended with a recommendation."""
 
@@ -77,7 +77,7 @@ def progress_of(
     """The progress of each job by id, with a fixed number of statements.
 
     Args:
-        memory: what the trials of ended jobs have come to; None: all are counted.
+        memory: the remembered results of ended jobs; None: all are counted.
     """
     trials = trials_of(session, jobs) if memory is None else memory.trials_of(session, jobs)
     return {job.id: _progress(job, trials[job.id], now=now) for job in jobs}
@@ -130,19 +130,19 @@ def _progress(job: Job, trials: JobTrials, *, now: datetime) -> JobProgress:
 def _phases(
     job: Job, specification: JobSpecification, counts: Mapping[Phase, PhaseCount]
 ) -> dict[Phase, PhaseProgress]:
-    # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
+    # A phase may need fewer trials than allotted; the job's own number is corrected when it has ended.
     is_complete = sum(count.finished for count in counts.values()) == job.num_trials
     found = {}
     for phase, allotted in allot(specification).items():
         count = counts.get(phase, PhaseCount())
-        # An extended job may confirm other configs than those it confirmed before.
+        # An extended job may confirm other configs than before.
         found[phase] = PhaseProgress(count.finished, count.begun if is_complete else max(count.begun, allotted))
     return found
 
 
 def _work_left(phase: Phase, progress: PhaseProgress, count: PhaseCount | None, whole: int) -> float:
-    """The work to come in a phase: each trial goes on as far as those that have ended did, a confirmation's to its
-    end.
+    """The remaining work of a phase: each trial is assumed to go as far as ended ones did, and a trial of the
+    confirmation to its end.
 
     Args:
         whole: the work of a full trial.

@@ -1,4 +1,4 @@
-"""The trials of jobs taken together: by state and phase, the best of them, what they took."""
+"""The trials of jobs taken together: by state and phase, the best of them, and their cost."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _ENDED = tuple(state for state in TrialState if state.is_final)
 _GOING_ON = tuple(state for state in TrialState if not state.is_final)
 
 MAX_REMEMBERED = 2000
-"""Jobs: the longest page has a tenth of them."""
+"""The most remembered jobs: the longest page has a tenth of them."""
 
 
 @dataclass(slots=True)
 class PhaseCount:
-    """Trials of one phase of a job, their steps, and their work: steps too, or where trials differ in their number of
-    steps, whole trainings."""
+    """Trials of one phase of a job, their steps, and their work: also in steps, or, if trials differ in their number of
+    steps, in whole trainings."""
 
     begun: int = 0
     finished: int = 0
     num_steps: int = 0
     finished_steps: int = 0
     unfinished_max_steps: int = 0
-    """Steps of the trials that have begun and not ended, each trained to its end."""
+    """Steps of the trials that have begun but not ended, each counted to its end."""
     unfinished_work: float = 0.0
     trained: int = 0
     """Trials that went as far as they were meant to: completed or pruned."""
@@ -73,7 +73,7 @@ class Finding:
     answer: Answer | None
     """None: there is no baseline to compare with."""
     standing: ConfigStanding
-    """The standing of what it recommends: whether that held."""
+    """The standing of the recommended config: whether it was confirmed."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class JobTrials:
     """The queued ones that were measured."""
     spent_seconds: float = 0.0
     best: BestTrial | None = None
-    """The best trial of the search: where the job has ended with a recommendation, as that has it."""
+    """The best trial of the search; if the job has ended with a recommendation, the one in it."""
     baseline_best: BestTrial | None = None
     baseline_optimizer: str | None = None
     """The optimizer of that trial."""
@@ -97,12 +97,12 @@ class JobTrials:
 
 
 class TrialMemory:
-    """Remembers what the trials of ended jobs have come to, and the ended trials of other jobs, so that a list does not
-    count millions of them each time.
+    """Remembers the results of ended jobs, and the ended trials of other jobs, so that a list does not count millions
+    of them each time.
 
-    Whoever changes a trial of a job that has ended has the job go on, in the same transaction, and it ends anew at
-    another time. So what was found of a job holds for as long as it says that it ended at this time; what was found of
-    its ended trials holds until it says that another one has ended. Any number of threads may ask.
+    A change to a trial of an ended job also continues the job, in the same transaction, and the job then ends again at
+    another time. So the results of a job are valid as long as its end time is the same, and those of its ended trials
+    until another trial ends. Any number of threads may use it.
     """
 
     def __init__(self, max_jobs: int = MAX_REMEMBERED) -> None:
@@ -112,7 +112,7 @@ class TrialMemory:
         self._lock = threading.Lock()
 
     def trials_of(self, session: Session, jobs: Sequence[Job]) -> Mapping[str, JobTrials]:
-        """The trials of each job by id, with a fixed number of statements, or none where all are remembered."""
+        """The trials of each job by id, with a fixed number of statements, or none if all are remembered."""
         keys = {job.id: (job.id, job.finished_at) for job in jobs if job.finished_at is not None}
         with self._lock:
             found = {job_id: self._found[key] for job_id, key in keys.items() if key in self._found}
@@ -130,9 +130,9 @@ class TrialMemory:
         return found
 
     def summaries_of(self, session: Session, jobs: Sequence[Job]) -> Iterable[TrialSummary]:
-        """Counts of the trials of jobs; those that have ended are counted once, until another one has."""
+        """Counts of the trials of jobs; ended ones are counted once, until another one ends."""
         repository = TrialRepository(session)
-        if not sees_committed(session):  # a number of ends that is rolled back comes again, of other ends
+        if not sees_committed(session):  # if it is rolled back, the same number of ends can come again for other ends
             return repository.summaries([job.id for job in jobs])
         with self._lock:
             known = {job.id: self._ended.get(job.id) for job in jobs}
@@ -142,7 +142,7 @@ class TrialMemory:
             new[summary.job_id].append(summary)
         with self._lock:
             for job in jobs:
-                if job.id in new and not job.state.is_final:  # else all of it is remembered
+                if job.id in new and not job.state.is_final:  # otherwise all of it is remembered
                     self._ended[job.id] = job.trial_ends, new[job.id]
                     self._ended.move_to_end(job.id)
             while len(self._ended) > self._max_jobs:

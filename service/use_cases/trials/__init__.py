@@ -1,1 +1,1 @@
-"""One trial as it is looked at: its curve, its config to paste, and what its ranks print. Never a move of its state."""
+"""Views of one trial: its curve, its config to paste, and the output of its ranks. Never a change of its state."""

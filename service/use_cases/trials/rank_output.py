@@ -1,7 +1,7 @@
-"""Use cases of what ranks print: keeping it, and its end beside a failed trial.
+"""Use cases for the output of ranks: keeping it, and showing its end with a failed trial.
 
-Keeping is not fenced by the lease: it means nothing to a run, and what a run that was killed has printed is kept after
-its end. Only one process reads the files of a machine and a job.
+Keeping is not fenced by the lease: it does not matter to a run, and the output of a killed run is kept after its end.
+Only one process reads the files of a machine and a job.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from service.store.repositories.of_trials.outputs import NewChunk, OutputReposit
 from service.store.session import Session
 
 LEAST_BYTES_PER_RANK = 16 * 2**10
-"""16 KiB, however many ranks a trial has; by judgement: the end of what each said."""
+"""At least 16 KiB, however many ranks a trial has; by judgement: the end of each rank's output."""
 TRIAL_BYTES_IN_RANKS = 16
-"""A trial of more ranks than this keeps as much in all as one of so many."""
+"""A trial with more ranks than this keeps as much in total as a trial with this many."""
 LAST_LINES = 12
-"""Beside the reason of a failed trial."""
+"""The last lines that are shown with the reason of a failed trial."""
 LAST_LINE_LENGTH = 500
 """Characters of such a line, by judgement: several lines of a page."""
 
@@ -41,12 +41,12 @@ class Printed:
 
 
 def kept_up_to(session: Session, job_id: str, numbers: Collection[int]) -> dict[str, int]:
-    """{name of a file: the place in it up to which it is kept}, of these trials of a job."""
+    """{name of a file: the position up to which it is kept}, for these trials of a job."""
     return OutputRepository(session).kept_up_to(trial_ids(session, job_id, numbers).values())
 
 
 def bytes_per_rank_of(session: Session, job_id: str, *, bytes_per_rank: int) -> int:
-    """The bytes that are kept of each rank of a job, at most: less than asked for where its trials have many.
+    """The most bytes that are kept of each rank of a job: less than asked for if its trials have many ranks.
 
     Raises:
         NotFound: there is no such job any more.
@@ -59,7 +59,7 @@ def bytes_per_rank_of(session: Session, job_id: str, *, bytes_per_rank: int) -> 
 def keep_output(
     session: Session, job_id: str, printed: Sequence[Printed], *, bytes_per_rank: int, now: datetime
 ) -> None:
-    """Keeps what ranks of a job printed; that of trials which are gone is dropped.
+    """Keeps the output of a job's ranks; that of trials that no longer exist is dropped.
 
     Args:
         bytes_per_rank: kept of each, at most.
@@ -85,7 +85,7 @@ def keep_output(
 
 
 def last_lines(session: Session, trial: Trial) -> list[str]:
-    """The end of what the ranks of a failed trial printed; empty: nothing, or it is well."""
+    """The end of the output of a failed trial's ranks; empty: there is none, or the trial has not failed."""
     if trial.state is not TrialState.FAILED:
         return []
     chunks = OutputRepository(session).newest(trial.id, limit=LAST_LINES)

@@ -1,4 +1,4 @@
-"""A metric of a trial over its steps, beside what its baseline and the best of its side had there."""
+"""A metric of a trial over its steps, with the values of its baseline and of the best trial of its side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.store.repositories.of_trials.trial_relations import TrialRelationRe
 from service.store.session import Session
 
 MAX_BAND_TRIALS = 100
-"""Trials of a baseline that a band is made of; of more, an even choice."""
+"""The most trials of a baseline in a band; of more, an even selection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class BaselineBand:
 
 @dataclass(frozen=True, slots=True)
 class TrialCurve:
-    """A metric of a trial, and of those that it is seen beside."""
+    """A metric of a trial, and of the trials that it is shown with."""
 
     metric: str
     points: Sequence[CurvePoint]
@@ -60,7 +60,7 @@ class TrialCurve:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a trial's config: for a trial that repeats another, that of the other."""
+    """The origin of a trial's config; if it repeats another trial, the origin of that one."""
 
     phase: Phase
     """Search or baseline."""
@@ -78,7 +78,7 @@ def origin_of(session: Session, trial: Trial) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class SideBest:
-    """The best config of a side: where the job has ended with a recommendation, as that has it."""
+    """The best config of a side; if the job has ended with a recommendation, the one in it."""
 
     best: BestTrial
     optimizer: str
@@ -86,7 +86,7 @@ class SideBest:
 
 
 def best_of_side(session: Session, job: Job, origin: Origin) -> SideBest | None:
-    """The best of those that an origin stands for; None: none has completed."""
+    """The best trial with this origin; None: none has completed."""
     winner = _winner(session, job, origin.phase)
     if winner is not None and winner.optimizer == origin.optimizer:
         return winner
@@ -104,7 +104,7 @@ def best_of_baselines(session: Session, job: Job) -> SideBest | None:
 
 
 def _winner(session: Session, job: Job, phase: Phase) -> SideBest | None:
-    """The config that a job's recommendation names of a phase; None: there is no recommendation, or it names none."""
+    """The config that a job's recommendation names for a phase; None: there is no recommendation, or it names none."""
     row = RecommendationRepository(session).of_job(job.id) if job.state.is_final else None
     if row is None:
         return None
@@ -146,8 +146,7 @@ def _band(session: Session, job: Job, metric: str) -> BaselineBand | None:
 
 
 def band_points(curves: Iterable[Sequence[CurvePoint]]) -> list[BandPoint]:
-    """The lowest, the middle and the highest of the values at each step, by step; values that are missing do not
-    count."""
+    """The lowest, the middle and the highest value at each step, by step; missing values do not count."""
     by_step: dict[int, list[tuple[CurvePoint, float]]] = {}
     for curve in curves:
         for point in curve:

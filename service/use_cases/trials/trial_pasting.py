@@ -11,7 +11,7 @@ from service.use_cases.submit import parameter_groups_of
 
 
 def config_to_paste(job: Job, trial: Trial) -> tuple[PasteableConfig, str]:
-    """The config of a trial as a recommendation has it, and as Python."""
+    """The config of a trial in the form of a recommendation, and as Python."""
     found = pasteable(trial.stored_config, parameter_groups_of(job))
     title = optimizer_title(found.optimizer)
     header = [

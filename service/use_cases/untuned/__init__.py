@@ -1,2 +1,2 @@
-"""Configs for models that were never tuned: from what a project tuned and what is built in. Nothing here trains, and
-nothing computes what needs NumPy."""
+"""Configs for models that were never tuned: from a project's tuned models and from built-in data. Nothing here trains,
+or needs NumPy."""

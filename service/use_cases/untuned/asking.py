@@ -1,4 +1,5 @@
-"""Asks a process of its own for what many tuned models say together: it takes NumPy, and this one loads none."""
+"""Asks a separate process for the common answer of many tuned models: that needs NumPy, which this process does not
+load."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ POOL_SECONDS = 15.0
 """Time for an answer, by judgement: it takes one to three seconds, half a second of it for imports, and longer on a
 busy machine."""
 NUM_KEPT = 64
-"""Answers that are kept, by judgement: each depends on its question and the shipped table alone. A question has the
-trials of a project's jobs, so that a job that ends or is deleted makes another one of it: up to 300 kB each."""
+"""The number of cached answers, by judgement: each depends only on its question and the shipped table. A question
+contains the trials of a project's jobs, so it changes when a job ends or is deleted: up to 300 kB each."""
 
 
 def question_of(target: Situation, own: Sequence[PoolMember] = ()) -> PoolQuestion | None:
-    """The question that asks all tuned models together; None: fewer than two are near.
+    """The question to all tuned models together; None: fewer than two are near.
 
     Args:
         own: the tuned models of a project (`members`), all near.

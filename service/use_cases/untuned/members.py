@@ -1,4 +1,4 @@
-"""The tuned models of a project with their trials, as far as they have a say in what several models say together."""
+"""The tuned models of a project, with their trials, that count in the common answer of several models."""
 
 from __future__ import annotations
 
@@ -22,31 +22,33 @@ from service.use_cases.untuned.transferring import stored_candidates
 from trainers.stored_config import StoredConfig
 
 MAX_MEMBERS = 16
-"""Tuned models of a project that have a say, the nearest, by judgement: about as many as the shipped table has."""
+"""The most tuned models of a project that count, the nearest ones, by judgement: about as many as the shipped table
+has."""
 MAX_TRIALS = 64
-"""Trials of each, the newest, those that were pruned last, by judgement: more than twice as many as those of the table
-have. With all of them the model takes two seconds of a processor, and a third of one with the table's alone."""
+"""The most trials of each, the newest, with pruned ones last; by judgement: more than twice as many as the table's
+models have. With all of them the model takes two seconds of a processor, and a third of a second with only the
+table's."""
 MIN_TRIALS = 4
-"""Trials with a value, at the end or where they were pruned, that a model must have, by judgement: fewer hardly tell
-which config is better there."""
+"""The fewest trials with a value, at the end or where they were pruned, that a model must have, by judgement: fewer
+hardly show which config is better."""
 MEANINGS = ("weight_decay_type", "epsilon_type")
-"""Choices without which the number beside them means something else."""
+"""Choices that decide the meaning of a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnMembers:
-    """The tuned models of a project that have a say."""
+    """The tuned models of a project that count."""
 
     members: tuple[PoolMember, ...] = ()
     remarks: tuple[str, ...] = ()
-    """Remarks on what was left out because it is too much, for a person."""
+    """Remarks about models and trials that were left out because there are too many, for a person."""
 
 
 def own_members(session: Session, target: Situation, *, project: str | None) -> OwnMembers:
     """The nearest tuned models of a project with their trials of the preset that answers.
 
-    Those count whose recommendations stand, as where each is moved alone. A model whose job minimised a time or bytes
-    has no say: what is fast there is not what is learnt well.
+    Models with a valid recommendation count, as when each is moved alone. A model whose job minimised a time or bytes
+    does not count: a fast config need not learn well.
 
     Args:
         project: the project whose jobs count; None: any.
@@ -82,8 +84,8 @@ def _member(candidate: TransferCandidate, trials: list[TunedTrial]) -> PoolMembe
 def _trials_of(session: Session, candidate: TransferCandidate, space: SearchSpace) -> tuple[list[TunedTrial], int]:
     """The trials of a tuned model that are of the space's method, and the number of which they are a part.
 
-    A trial that was pruned counts from the first rung on, and only beside one that was trained to its end, which shows
-    how far the values there lie from those at the end.
+    A pruned trial counts from the first rung on, and only together with a trial that was trained to its end, which
+    shows how far values there are from the end.
     """
     source, situation = candidate.source, candidate.situation
     assert source.job_id is not None
@@ -120,8 +122,7 @@ def _trials_of(session: Session, candidate: TransferCandidate, space: SearchSpac
 
 
 def _parameters(space: SearchSpace, stored: StoredConfig) -> dict[str, Scalar] | None:
-    """A trial's config as an assignment of the space, the nearest one where its ranges end; None: it is of another
-    method."""
+    """A trial's config as an assignment of the space, clipped to its ranges; None: it is of another method."""
     config = TunedConfig(stored.optimizer, stored.arguments, stored.schedule)
     arguments = ARGUMENTS[space.optimizer]
     if not is_alike(space, config) or any(

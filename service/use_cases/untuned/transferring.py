@@ -1,4 +1,4 @@
-"""Configs for a model that was never tuned, from the recommendations that a project has and what is built in."""
+"""Configs for a model that was never tuned, from a project's recommendations and from built-in data."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from service.transfer.words import UntunedAnswer
 from trainers.config import TrialConfig
 
 LOOKED_AT = 500
-"""The best answers of a project, of which the nearest are moved."""
+"""The number of a project's best answers among which the nearest are moved."""
 NUM_NEAREST = 40
-"""Most of the best answers that are moved, the nearest, by judgement: more than the configs that can be asked for."""
+"""The most answers that are moved, the nearest ones, by judgement: more than the number of configs that can be asked
+for."""
 
 
 def configs_for(
@@ -31,7 +32,7 @@ def configs_for(
     """The configs to try for a model.
 
     Args:
-        pooled: what tuned models say together (`asking`), or why that is not known; None: they were not asked.
+        pooled: the common answer of tuned models (`asking`), or why there is none; None: it was not asked for.
         project: the project whose recommendations count; None: any.
 
     Raises:
@@ -62,10 +63,10 @@ def configs_for(
 def stored_candidates(
     session: Session, target: Situation, *, project: str | None, with_baselines: bool = False
 ) -> list[TransferCandidate]:
-    """The nearest tuned models of a project, as far as the shapes of their models are known.
+    """The nearest tuned models of a project whose shapes are known.
 
     Args:
-        with_baselines: the best of their baselines, too, with another optimizer.
+        with_baselines: also the best of their baselines, with another optimizer.
     """
     answers = RecommendationRepository(session).find(RecommendationQuery(project=project), limit=LOOKED_AT)
     placed = sorted(
@@ -82,7 +83,7 @@ def stored_candidates(
 def _with_situations(
     session: Session, rows: Sequence[RecommendationRow]
 ) -> Iterator[tuple[RecommendationRow, Situation]]:
-    """Recommendations with what they are for; without those of which it is not known."""
+    """Recommendations with the situations that they are for; those without a known situation are left out."""
     shapes = ModelShapeRepository(session).of({row.fingerprint for row in rows if row.fingerprint is not None})
     for row in rows:
         if row.fingerprint not in shapes or row.batch_size is None or row.num_steps is None:
