@@ -1,10 +1,10 @@
-// Axes: when a logarithmic one is drawn, with which ticks, and texts as Plotly must have them.
+// Axes: when a logarithmic one is used, its ticks, and texts escaped for Plotly.
 
 const LOG_SPAN = 10;
 const MAX_TICKS = 12;
 const LEAST_SPAN = 1e-3; // of the largest value, as in service/api/figures/axes.py
 
-/** A text that Plotly shows as it is: it draws tags of HTML and fills in `%{...}`. */
+/** A text that Plotly shows literally: otherwise it interprets HTML tags and `%{...}`. */
 export function literal(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("%{", "&#37;{");
 }
@@ -19,7 +19,7 @@ function ends(values) {
   return [low, high];
 }
 
-/** Plotly's own ticks leave out the power of ten between two powers: 0.2 is labelled "2". */
+/** Plotly's own ticks leave out the power of ten between two powers: it labels 0.2 as "2". */
 function logTicks(low, high) {
   const first = Math.floor(Math.log10(low));
   const exponents = Array.from({ length: Math.ceil(Math.log10(high)) - first + 1 }, (_, index) => first + index);
@@ -28,7 +28,7 @@ function logTicks(low, high) {
   return exponents.filter((_, index) => index % stride === 0).flatMap((n) => digits.map((digit) => Number(`${digit}e${n}`)));
 }
 
-/** As Python's `%g` has it: 0.5, 200000, 5e9. */
+/** A number as in Python's `%g`: 0.5, 200000, 5e9. */
 function tickText(tick) {
   return Math.abs(tick) >= 1e6 || Math.abs(tick) < 1e-4 ? tick.toExponential().replace("e+", "e") : String(Number(tick.toPrecision(6)));
 }
@@ -57,7 +57,7 @@ export function valueAxis(all, wanted = null, outliers = null) {
   const axis = { type: isLog ? "log" : "linear", exponentformat: small ? "none" : "power" };
   const largest = Math.max(Math.abs(low), Math.abs(high));
   if (high - low < LEAST_SPAN * largest) {
-    // Else Plotly would spread one value, or rounding, over the whole height.
+    // Otherwise Plotly would spread a single value, or rounding, over the whole height.
     const [least, most] = [low - largest / 20, high + largest / 20];
     axis.autorangeoptions = { include: [least, most], clipmin: least, clipmax: most };
   } else if (outliers) axis.autorangeoptions = clipped(low, high, isLog);
@@ -87,7 +87,7 @@ export function layoutOf(x, y) {
 
 const UNITS = [[2 * 86400, 86400, "days"], [2 * 3600, 3600, "hours"], [180, 60, "minutes"], [0, 1, "seconds"]];
 
-/** {size, name} of the unit in which to tell of so many seconds. */
+/** {size, name} of the best unit for a number of seconds. */
 export function unitOf(seconds) {
   const [, size, name] = UNITS.find(([least]) => seconds >= least);
   return { size, name };

@@ -42,7 +42,7 @@ export function best(base) {
       if (await service.load()) await chart.draw();
     },
     refresh: async (page, events) => {
-      // What trials measure on their way changes nothing here.
+      // Measurements of running trials change nothing here.
       const turned = events?.some((event) => event.kind === "trial.state");
       if (events !== null && !turned) return;
       if (await service.refresh()) await chart.draw();

@@ -1,6 +1,6 @@
-// The best value of each side, kept from whole answers and the trials that have ended since. No drawing here.
+// The best value of each side, from complete answers and the trials that have ended since. No drawing here.
 
-/** What a page has after another answer of the service; `isBetter(one, other)`. */
+/** The data of a page after another answer of the service; `isBetter(one, other)`. */
 export function mergedBest(known, answer) {
   if (answer.whole) return answer;
   const sides = structuredClone(known.sides);
@@ -19,7 +19,7 @@ export function mergedBest(known, answer) {
   return { ...known, event: answer.event, finished: known.finished + answer.finished.length, sides };
 }
 
-/** The best value of a side after so many of its trials; null: none had completed. */
+/** The best value of a side after a number of its trials; null: none had completed. */
 function bestAfter(side, count) {
   let found = null;
   side.line.n.forEach((place, index) => {
@@ -28,7 +28,8 @@ function bestAfter(side, count) {
   return found;
 }
 
-/** {count, found: [[group, value], ...]}: the best of each side after equally many trials; null: nothing to compare. */
+/** {count, found: [[group, value], ...]}: the best of each side after equal numbers of trials; null: nothing to
+ * compare. */
 export function atEqualTrials({ groups, sides }) {
   const there = groups.filter((group) => sides[group.key]?.line.y.length);
   if (there.length < 2) return null;

@@ -10,8 +10,8 @@ export function sidesDrawn({ groups, sides }) {
 }
 
 /**
- * The figure, and its outliers, or null. `axis`: "trials" or "seconds"; `hidden`: keys of sides that the reader has put
- * away; `isWhole`: outliers are drawn, too.
+ * The figure, and its outliers, or null. `axis`: "trials" or "seconds"; `hidden`: keys of sides that the reader has hidden;
+ * `isWhole`: outliers are drawn, too.
  */
 export function bestFigure(known, { axis, scale, hidden, isWhole }) {
   const place = axis === "trials" ? "n" : "seconds";
@@ -29,7 +29,7 @@ export function bestFigure(known, { axis, scale, hidden, isWhole }) {
     values.push(...side.dots.y);
     const common = { type: "scatter", meta: { group: group.key } };
     if (ends[index] < end) {
-      // Beyond its last trial a side has found nothing more: a thin line, to compare with.
+      // After its last trial a side finds nothing more: a thin line, for comparison.
       data.push({
         ...common,
         mode: "lines",
@@ -74,7 +74,7 @@ export function bestFigure(known, { axis, scale, hidden, isWhole }) {
   return { data, layout, outliers };
 }
 
-/** The comparison at equally many trials, in words; empty: there is none. */
+/** The comparison after equal numbers of trials, in words; empty: there is none. */
 export function equalInWords(known) {
   const equal = atEqualTrials(known);
   if (!equal) return "";

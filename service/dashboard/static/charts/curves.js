@@ -7,7 +7,7 @@ import { complain, forgetProblem } from "../shared/problem.js";
 import { panel } from "./panel.js";
 import { choiceInWords, merged } from "./points.js";
 
-// Of all curves together: beyond, they are asked for anew, thinned.
+// The most points of all curves together: above it, they are requested again, thinned.
 const MAX_POINTS = 20_000;
 
 /** Fills a <select> with [value, text] pairs, and sets it. */
@@ -81,7 +81,7 @@ export function curves(base, picking) {
     refresh: async (page, events) => {
       if (!tellOfTrials(events)) return;
       const drawn = [...(service.known()?.curves.values() ?? [])];
-      // A job that had nothing has no axes yet to go on with.
+      // A job without data has no axes yet that could be kept.
       const isWhole = !drawn.length || drawn.reduce((sum, curve) => sum + curve.y.length, 0) > MAX_POINTS;
       if (await (isWhole ? service.load() : service.refresh())) await show();
     },

@@ -22,7 +22,7 @@ function told(curve, over) {
   return [...lines, `${over} `].join("<br>");
 }
 
-/** x and y of some curves one after the other, with gaps; `customdata`: the trial, `text`: what is told of it. */
+/** x and y of some curves one after the other, with gaps; `customdata`: the trial, `text`: its description. */
 function joined(curves, over) {
   const line = { x: [], y: [], customdata: [], text: [] };
   for (const curve of curves) {
@@ -49,8 +49,8 @@ function lastFinite(curve) {
 const HOVER = "%{text}%{x}: %{y:.4g}<extra></extra>";
 const DIVERGED = "; then it diverged";
 
-/** For each point of joined curves, `more` behind the words on the last finite one of each: Plotly takes it for the line's
- * where the pointer is right on the cross that ends it. */
+/** The texts for the points of joined curves; the last finite point of each also gets `more`, because Plotly takes the
+ * line's point if the pointer is on the cross at its end. */
 function templatesTo({ y, customdata }, more) {
   const last = new Map(customdata.map((number, index) => [number, index]).filter(([, index]) => y[index] !== null));
   return customdata.map((number, index) => (last.get(number) === index ? HOVER.replace("<extra>", `${more}<extra>`) : HOVER));
@@ -70,15 +70,15 @@ function ends(curves, over, more) {
   return { ...found, hovertemplate: `%{text}%{x}: %{y:.4g}${more}<extra></extra>` };
 }
 
-/** The groups that curves are of, in the order of the legend. */
+/** The groups of curves, in the order of the legend. */
 export function groupsDrawn({ groups, curves }) {
   const keys = new Set([...curves.values()].map((curve) => curve.group.key));
   return [...groups.values()].filter((group) => keys.has(group.key));
 }
 
 /**
- * The figure of what `points.js` has, and its outliers, or null. `scale`: "log", "linear" or null; `hidden`: keys of groups
- * that the reader has put away; `isWhole`: outliers are drawn, too; `picked`: the trial that stands out, or null.
+ * The figure for the data of `points.js`, and its outliers, or null. `scale`: "log", "linear" or null; `hidden`: keys of
+ * groups that the reader has hidden; `isWhole`: outliers are drawn, too; `picked`: the trial that stands out, or null.
  */
 export function curvesFigure(known, { scale, hidden, isWhole, picked }) {
   const over = TITLES[known.over];

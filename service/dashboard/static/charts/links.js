@@ -1,6 +1,6 @@
-// Links from what charts tell of trials.
+// Links from charts to trials.
 
-/** A trial's number, which leads to its page. */
+/** A trial's number, as a link to its page. */
 export function trialLink(number) {
   const link = document.createElement("a");
   link.href = `/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}/trials/${number}`;

@@ -1,5 +1,5 @@
-// A chart with what belongs to it: buttons that put groups away, a logarithmic scale, outliers that are left out or not, a
-// table of what is drawn, and its choices and zoom in the page's address.
+// A chart with its controls: buttons that hide groups, a logarithmic scale, a button for outliers, a table of its data, and
+// its choices and zoom in the page's address.
 
 import { choose, chosen } from "../shared/address.js";
 import { CONFIG, dark, themed } from "../shared/charts.js";
@@ -21,7 +21,8 @@ function writeZoom(key, zoom) {
   choose(`${key}_zoom`, zoom.some(Boolean) ? text : null);
 }
 
-/** Rows of a table, each cell a text or a node; the first one heads its row, the first `num_texts` are no numbers. */
+/** Rows of a table, each cell a text or a node; the first cell is the row's header, the first `num_texts` are not
+ * numbers. */
 function filledTable(caption, { head, rows, num_texts }) {
   const table = document.createElement("table");
   table.createCaption().textContent = caption;

@@ -1,4 +1,4 @@
-// The curves that a page has, kept from the whole answers of the service and what comes after them. No drawing here.
+// The curves of a page, from the service's complete answers and the later ones with new points. No drawing here.
 
 /** An answer's columns as one object for each curve. */
 function curvesOf(columns, groups) {
@@ -24,7 +24,7 @@ function curvesOf(columns, groups) {
   });
 }
 
-/** The points of a curve, from step `from` on as `further` has them. */
+/** The points of a curve; from step `from` on, those of `further`. */
 function continued(curve, further, from) {
   const kept = from ? curve.steps.findIndex((step) => step >= from) : 0;
   const before = (values) => (kept < 0 ? values : values.slice(0, kept));
@@ -36,7 +36,8 @@ function continued(curve, further, from) {
   };
 }
 
-/** What a page has after another answer: {event, metric, metrics, axes, over, groups, rungs, ..., curves by number}. */
+/** The data of a page after another answer: {event, metric, metrics, axes, over, groups, rungs, ...,
+ * curves by number}. */
 export function merged(known, answer) {
   if (answer.whole) {
     const groups = new Map(answer.groups.map((group) => [group.key, group]));

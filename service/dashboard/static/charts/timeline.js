@@ -1,4 +1,4 @@
-// What ran when, and the tree of forks: a section of a job's page, asked for when the reader comes to it.
+// The timeline of trials, and the tree of forks: a section of a job's page, loaded when the reader scrolls to it.
 
 import { feed } from "../shared/feed.js";
 import { complaint } from "../shared/problem.js";
@@ -51,7 +51,7 @@ export function timeline(base, picking) {
     await forks.draw();
   }
 
-  /** Asks when somebody looks, and then not too often, nor before the last answer has come. */
+  /** Requests data while the section is visible, but not too often, nor before the last answer has arrived. */
   async function ask() {
     if (!isNear || !isStale || isAsking) return;
     isAsking = true;

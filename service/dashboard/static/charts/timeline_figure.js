@@ -1,11 +1,11 @@
-// What ran when, and the tree of forks, as figures for Plotly.
+// The timeline of trials, and the tree of forks, as figures for Plotly.
 //
-// All bars of a colour are one path. What the pointer finds are points along the bars that nobody sees.
+// All bars of a colour are one path. For the pointer there are invisible points along the bars.
 
 import { layoutOf, literal, number, unitOf } from "./axis.js";
 import { trialLink } from "./links.js";
 
-/** What stretches of training led to, in the order of the legend. */
+/** The endings of stretches of training, in the order of the legend. */
 const ENDINGS = [
   ["completed", "#3a9a56"],
   ["running", "#3b82d6"],
@@ -16,14 +16,14 @@ const ENDINGS = [
   ["cancelled", "#6b5b95"],
 ].map(([key, colour]) => ({ key, label: key, colour, dash: "solid" }));
 
-// Between two trials in a lane: of the whole width, and at most a third of the first one.
+// The gap between two trials in a lane: a share of the whole width, and at most a third of the first trial.
 const GAP = 0.0015;
 
 export function endingsDrawn(endings) {
   return ENDINGS.filter(({ key }) => endings.includes(key));
 }
 
-/** The stretches that a page has after another answer: those before `first` stay. */
+/** The stretches of a page after another answer: those before `first` stay. */
 export function mergedTimeline(known, answer) {
   const stretches = {};
   for (const [name, column] of Object.entries(answer.stretches)) {
@@ -34,25 +34,25 @@ export function mergedTimeline(known, answer) {
   return { ...answer, stretches };
 }
 
-/** The first stretch that still ran. */
+/** The first stretch that was still running. */
 export function firstOpen({ stretches }) {
   const first = stretches.ending.indexOf("running");
   return first < 0 ? stretches.ending.length : first;
 }
 
-// Along the whole width: so close together lie the points of a bar that the pointer finds.
+// The distance of a bar's points for the pointer, as a share of the whole width.
 const VERTICES = 150;
 const HALF_HEIGHT = 0.38;
 
 const short = (value) => Number(value.toPrecision(7));
 
 /**
- * {data, bars} of bars {key, trial, lane, span, text}, by ending, as `bars.js` draws them; that of `picked` stands out.
- * `hidden`: endings that the reader has put away.
+ * {data, bars} of bars {key, trial, lane, span, text}, by ending, for `bars.js`; the bar of `picked` stands out.
+ * `hidden`: endings that the reader has hidden.
  */
 function drawnBars(bars, { hidden, picked }) {
   const shown = bars.filter(({ key }) => !hidden.has(key));
-  // From zero on, as the axis; a trial that began by another clock may lie before it.
+  // From zero on, like the axis; a trial that began by another clock may be before it.
   const begin = shown.reduce((least, { span }) => Math.min(least, span[0]), 0);
   const end = shown.reduce((most, { span }) => Math.max(most, span[1]), 0);
   const isPicked = shown.some(({ trial }) => trial === picked);

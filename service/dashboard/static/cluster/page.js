@@ -1,4 +1,4 @@
-// The page of the cluster, kept live. Workers that come and go are no events of jobs: it looks by itself, too.
+// The page of the cluster, kept live. Workers come and go without events of jobs, so the page also reloads by itself.
 
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
@@ -13,5 +13,5 @@ async function refresh() {
 
 keepTimes();
 follow("/v1/events", refresh);
-// What fails, the stream above tells and tries again.
+// Errors are shown, and retried, by the stream above.
 setInterval(() => document.hidden || hasEnded() || refresh().catch(() => {}), LOOK_MS);

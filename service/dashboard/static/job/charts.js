@@ -7,7 +7,7 @@ import { chart } from "../shared/charts.js";
 import { complain, forgetProblem } from "../shared/problem.js";
 import { api } from "./asking.js";
 
-/** Has the buttons with an attribute `data-<name>` choose one of its values, and a chart drawn by it. */
+/** Lets the buttons with an attribute `data-<name>` choose one of its values, by which a chart is drawn. */
 function switched(name, drawn, choose) {
   const buttons = [...document.querySelectorAll(`button[data-${name}]`)];
   for (const button of buttons) {
@@ -20,7 +20,7 @@ function switched(name, drawn, choose) {
   }
 }
 
-/** The trade-off of several objectives, as the API draws it. */
+/** The trade-off of several objectives, drawn by the API. */
 function tradeOff(picking) {
   let against = null; // null: the job's second objective
   const query = () => (against ? `?against=${encodeURIComponent(against)}` : "");

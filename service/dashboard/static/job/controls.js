@@ -1,13 +1,14 @@
-// The buttons of a job's page that ask the API for something, and the dialogs before them.
+// The buttons of a job's page that call the API, and the dialogs before them.
 
 import { openDialog } from "../shared/dialogs.js";
 import { complain, forgetProblem } from "../shared/problem.js";
 import { send } from "./asking.js";
 import { records } from "./records.js";
 
-/** `shown()` brings the page up to date after an action; `isFinal()`: whether the job has ended. */
+/** `shown()` updates the page after an action; `isFinal()`: whether the job has ended. */
 export function controls(shown, isFinal) {
-  /** Does something to the job or a trial, and shows what came of it; nothing, if the action leaves the page: false. */
+  /** Runs an action on the job or a trial, and shows its result; not if the action returns false because it leaves the
+   * page. */
   async function act(action) {
     forgetProblem();
     try {
@@ -25,7 +26,7 @@ export function controls(shown, isFinal) {
     if (confirmation.returnValue === "cancel") act(() => send("POST", "/cancel", "The job was not cancelled"));
   });
 
-  /** Gives `ask(number)`: whether an action on a trial is wanted, and then does it. */
+  /** Returns `ask(number)`, which asks whether an action on a trial is wanted, and then does it. */
   function asked(action, failure) {
     const dialog = document.getElementById(`confirm-${action}`);
     dialog.addEventListener("close", () => {

@@ -1,10 +1,10 @@
-// The name and the tags of a job, changed in a dialog that stays open until they are kept.
+// The name and the tags of a job, changed in a dialog that stays open until they are saved.
 
 import { openDialog } from "../shared/dialogs.js";
 import { readTags, writeTags } from "../shared/tags.js";
 import { send } from "./asking.js";
 
-/** `shown()` brings the page up to date after a change. */
+/** `shown()` updates the page after a change. */
 export function details(shown) {
   const dialog = document.getElementById("details-dialog");
   const [name, tags] = [dialog.querySelector("input"), dialog.querySelector("textarea")];
@@ -20,7 +20,7 @@ export function details(shown) {
     openDialog(dialog);
   });
 
-  /** What is to be changed; what was left as it was may have been changed elsewhere meanwhile. */
+  /** Only the changed fields: the others may have been changed elsewhere meanwhile. */
   function changes() {
     const { tags: wanted, problem } = readTags(tags.value);
     if (problem) throw new Error(`Tags: ${problem}`);

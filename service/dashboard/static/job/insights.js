@@ -1,4 +1,5 @@
-// What mattered: the importance of parameters, the trials over one of them, and over two. A section of a job's page.
+// What mattered: the importance of parameters, the trials over one of them, and maps over two. A section of a job's
+// page.
 
 import { choose, chosen } from "../shared/address.js";
 import { chart } from "../shared/charts.js";
@@ -12,7 +13,7 @@ const panels = () => [...document.querySelectorAll(".insight-panel")];
 
 const parametersOf = (panel) => [...panel.querySelectorAll("[data-parameter]")].map((button) => button.dataset.parameter);
 
-/** Fills a <select> with these values, keeping what is chosen. */
+/** Fills a <select> with these values, and keeps the choice. */
 function offer(select, values) {
   const known = [...select.options].map((option) => option.value);
   if (known.length === values.length && known.every((value, index) => value === values[index])) return;
@@ -21,7 +22,7 @@ function offer(select, values) {
 
 const told = ({ shown, of }) => (shown < of ? `${shown.toLocaleString("en")} of ${of.toLocaleString("en")} trials drawn` : "");
 
-/** `picking` holds the trial that the reader looks at. */
+/** `picking` holds the picked trial. */
 export function insights(picking) {
   const pick = (number) => picking.pick(number, true);
   const [sliced, x, y] = [get("slice-parameter"), get("map-x"), get("map-y")];
@@ -31,13 +32,13 @@ export function insights(picking) {
   const slice = chart("insight-slice", () => `${api}/plots/slice?${query({ parameter: sliced.value })}`, pick);
   const map = chart("insight-map", () => `${api}/plots/map?${query({ x: x.value, y: y.value })}`, pick);
 
-  /** The side that the address names, or the first that says something. */
+  /** The side that the address names, or the first with insights. */
   function side() {
     const telling = panels().find((panel) => parametersOf(panel).length);
     return panels().some((panel) => panel.dataset.side === chosen("insights")) ? chosen("insights") : (telling?.dataset.side ?? "");
   }
 
-  /** Shows the chosen side and what can be chosen of it; true if there is anything to draw. */
+  /** Shows the chosen side and its choices; true if there is anything to draw. */
   function arrange() {
     const own = panels().find((panel) => panel.dataset.side === side());
     for (const panel of panels()) panel.hidden = panel !== own;
@@ -86,7 +87,7 @@ export function insights(picking) {
     }
   }
 
-  /** Takes choices into the address and draws what follows from them. */
+  /** Writes choices into the address and draws the result. */
   function chooses(choices, draw) {
     for (const [name, value] of Object.entries(choices)) choose(name, value);
     arrange();
@@ -97,7 +98,7 @@ export function insights(picking) {
   sliced.addEventListener("change", () => chooses({ slice: sliced.value }, drawSlice));
   for (const [select, other] of [[x, y], [y, x]]) {
     select.addEventListener("change", () => {
-      // Of two parameters the one that was taken from the other gives it its own.
+      // If both choices name the same parameter, the other choice gets the previous one.
       if (select.value === other.value) other.value = pair.find((name) => name !== select.value);
       chooses({ "map-x": x.value, "map-y": y.value }, drawMap);
     });

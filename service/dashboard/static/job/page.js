@@ -1,8 +1,8 @@
-// One job's page: its sections, its buttons, and what keeps it live.
+// One job's page: its sections, its buttons, and its live updates.
 //
-// A section is {load(), refresh(page, events)}: it draws itself once, and again after something has happened to the job.
-// `page` holds the parts marked `data-live` as the server renders them now, `events` what has happened, as
-// `shared/live.js` hands it on; null: anything may have.
+// A section is {load(), refresh(page, events)}: it draws itself once, and again after something has happened to the
+// job. `page` holds the parts marked `data-live` as the server renders them now; `events` are those from
+// `shared/live.js`, null: anything may have happened.
 
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow, lastEvent } from "../shared/live.js";
@@ -29,13 +29,13 @@ const filters = trialFilters(document.getElementById("trial-filters"));
 const sections = [charts(picking), insights(picking), parallel(picking, filters), trials(picking, filters)];
 const failure = complaint(); // of the sections, to draw themselves
 
-/** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
+/** Updates the page; false when the job has ended, so nothing more will come by itself. */
 async function refresh(events) {
   const page = await fetchPage(parts);
   patchLive(page);
   showTitle();
   refreshedAt = performance.now();
-  // After the page: charts older than a page that says "ended" would stay old.
+  // After the page: charts that are older than a page that says "ended" would stay old.
   const since = failure.isTold() ? null : events; // what was not drawn is not known by events
   await Promise.all(sections.map((section) => section.refresh(page, since)));
   failure.withdraw();
@@ -46,7 +46,7 @@ async function refresh(events) {
 let following = false;
 let refreshedAt = performance.now();
 
-/** Follows the job's events, unless that is done already or there are none to come. */
+/** Follows the job's events, unless it already does or no more will come. */
 function keepLive() {
   if (following || isFinal()) return;
   following = true;
@@ -58,7 +58,7 @@ async function renew() {
   keepLive();
 }
 
-// A job that has ended may be taken up again elsewhere, or deleted.
+// An ended job may be continued elsewhere, or deleted.
 lookAfter(api, { isResting: () => !following, after: lastEvent, refresh: renew });
 
 controls(renew, isFinal);

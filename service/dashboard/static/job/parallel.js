@@ -1,5 +1,5 @@
-// Parallel coordinates: a section of a job's page. Each trial is a line through its parameters to its value. What is
-// chosen of an axis filters the table of trials, too; under the table's "Parameters" the same ranges can be typed.
+// Parallel coordinates: a section of a job's page. Each trial is a line through its parameters to its value. A chosen
+// range of an axis also filters the table of trials; the same ranges can be typed under the table's "Parameters".
 
 import { chosen, choose } from "../shared/address.js";
 import { brushes, drawAxes } from "./parallel_axes.js";
@@ -17,7 +17,7 @@ const UNFINISHED = ["queued", "running"];
 
 const nextFrame = () => new Promise((resolve) => requestAnimationFrame(resolve));
 
-/** `picking` holds the trial that the reader looks at, `filters` what is asked of the trials. */
+/** `picking` holds the picked trial, `filters` the filters of the trials. */
 export function parallel(picking, filters) {
   const element = document.getElementById("parallel");
   if (!element) return { load: async () => {}, refresh: async () => {} };
@@ -45,13 +45,13 @@ export function parallel(picking, filters) {
     return response.json();
   }
 
-  /** Brings the data up to date, after whatever does so already: an answer that comes late would put the old back. */
+  /** Updates the data, after any update that is already running: a late answer would restore old data. */
   function update() {
     updated = updated.catch(() => {}).then(readNew);
     return updated;
   }
 
-  /** Of many trials, reads only those from the first unfinished one on. */
+  /** If there are many trials, reads only those from the first unfinished one on. */
   async function readNew() {
     readAt = Date.now();
     const unfinished = data?.states.findIndex((state) => UNFINISHED.includes(state)) ?? -1;
@@ -102,7 +102,7 @@ export function parallel(picking, filters) {
     return numberScale(axis.scale, low, high);
   }
 
-  /** Notes which trials the filters leave. */
+  /** Records which trials pass the filters. */
   function sift() {
     const states = new Set(filters.states());
     const phase = filters.phase();
@@ -122,7 +122,7 @@ export function parallel(picking, filters) {
     });
   }
 
-  /** Where the axes stand, and where on them each trial does; as before, if nothing of that has changed. */
+  /** The positions of the axes, and of each trial on them; the same object as before if nothing has changed. */
   function arranged() {
     const { axes, trials } = data;
     const width = Math.max(element.parentNode.clientWidth, 2 * SIDE + MIN_GAP * (axes.length - 1));
@@ -219,7 +219,7 @@ export function parallel(picking, filters) {
     return null;
   }
 
-  // A megabyte of ten thousand trials, and nothing for who does not come so far down.
+  // Ten thousand trials are a megabyte, which is not loaded for readers who do not scroll down to here.
   const observer = new IntersectionObserver(([entry]) => {
     if (!entry.isIntersecting) return;
     observer.disconnect();

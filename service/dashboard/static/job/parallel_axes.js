@@ -1,4 +1,4 @@
-// The axes of parallel coordinates as SVG: their ticks, and the parts of them that are chosen with the pointer.
+// The axes of parallel coordinates as SVG: their ticks, and the ranges that are chosen with the pointer.
 
 const SVG = "http://www.w3.org/2000/svg";
 const GRASP = 14; // pixels on either side of an axis
@@ -13,7 +13,7 @@ function made(name, attributes, text = "") {
 
 /**
  * Draws `axes` ({name, title, scale}) at `xs`, from `foot` up to `head`, with the ranges that `filters` holds.
- * `none`: where the lines pass of trials that have no such parameter; null: all have all.
+ * `none`: where the lines of trials without a parameter pass its axis; null: all trials have all parameters.
  */
 export function drawAxes(svg, names, axes, { xs, head, foot, none, width, height }, filters) {
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -50,7 +50,7 @@ export function drawAxes(svg, names, axes, { xs, head, foot, none, width, height
   );
 }
 
-/** [lower, upper] end of what is chosen of an axis; null: all of it. */
+/** [lower, upper] end of the chosen range of an axis; null: the whole axis. */
 function chosenPart(name, scale, filters) {
   if (scale.choices) {
     const at = scale.at(filters.choice(name));
@@ -61,8 +61,8 @@ function chosenPart(name, scale, filters) {
 }
 
 /**
- * Has axes be brushed: a drag along one chooses a range, a click on one with choices a choice, and a click on what is
- * chosen gives it up. `shown()` gives {axes, layout} as they are drawn now.
+ * Makes axes brushable: a drag along one chooses a range, a click on one with choices a choice, and a click on a chosen
+ * range removes it. `shown()` returns {axes, layout} as they are drawn now.
  */
 export function brushes(svg, shown, filters) {
   let drag = null;

@@ -1,4 +1,4 @@
-// The lines of parallel coordinates on a canvas: thousands of them, drawn in slices, so that the page stays at hand.
+// The lines of parallel coordinates on a canvas: thousands of them, drawn in slices, so that the page stays responsive.
 
 const SLICE_MS = 12;
 const SHADES = 24;
@@ -18,7 +18,7 @@ function shades(from, to) {
   });
 }
 
-/** The colours of the page as it is, in light or dark. */
+/** The colours of the page in its current mode, light or dark. */
 export function palette() {
   const style = getComputedStyle(document.getElementById("parallel"));
   const colour = (name) => style.getPropertyValue(name).trim();
@@ -36,7 +36,8 @@ export function palette() {
   };
 }
 
-/** The colour of a trial: by its value, the best strongest, or by its side; what did not complete has that of its state. */
+/** The colour of a trial: by its value, the best strongest, or by its side; a trial that did not complete has the
+ * colour of its state. */
 export function colourOf(trial, by, colours) {
   if (trial.state === "pruned" || trial.state === "diverged" || trial.state === "running") return colours[trial.state];
   if (trial.state !== "completed") return colours.other;
@@ -51,7 +52,7 @@ function trace(context, xs, ys, index) {
   context.stroke();
 }
 
-/** Makes a canvas as sharp as the screen; gives its context, in CSS pixels, empty. */
+/** Gives a canvas the screen's resolution; returns its empty context, in CSS pixels. */
 function prepared(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
@@ -63,9 +64,9 @@ function prepared(canvas, width, height) {
 }
 
 /**
- * Draws all lines, those that are filtered out faintly and below, behind the scenes; shows them when they are done.
- * `geometry` is {width, height, xs, ys}: a place for each axis, and on it one for each trial. Gives up when `isCurrent()`
- * is false.
+ * Draws all lines off screen, filtered-out ones faintly and below the others, and shows them when they are done.
+ * `geometry` is {width, height, xs, ys}: a position for each axis, and on it one for each trial. Stops when
+ * `isCurrent()` is false.
  */
 export async function drawLines(canvas, geometry, trials, { order, isWanted, by, isCurrent }) {
   const { width, height, xs, ys } = geometry;
@@ -101,7 +102,7 @@ export async function drawLines(canvas, geometry, trials, { order, isWanted, by,
   prepared(canvas, width, height).drawImage(sheet, 0, 0, width, height);
 }
 
-/** Draws some lines alone, strongly, with their points: the trial that is picked, and the one under the pointer. */
+/** Draws some lines strongly, with their points: the picked trial, and the one under the pointer. */
 export function drawFront(canvas, { width, height, xs, ys }, indices) {
   const context = prepared(canvas, width, height);
   const colours = palette();

@@ -1,4 +1,4 @@
-// Scales of the axes of parallel coordinates: where a value stands between the foot of an axis, 0, and its head, 1.
+// Scales of the axes of parallel coordinates: the position of a value between the foot of an axis, 0, and its head, 1.
 
 const TRANSFORMS = {
   linear: [(x) => x, (y) => y],
@@ -34,7 +34,7 @@ function roundTicks(scale, low, high) {
   return found;
 }
 
-/** The scale of numbers from `low` to `high`; what lies beyond stands at the end. */
+/** The scale of numbers from `low` to `high`; values outside are at the end. */
 export function numberScale(kind, low, high) {
   const [forth, back] = TRANSFORMS[kind];
   const [from, to] = [forth(low), forth(high)];
@@ -46,14 +46,14 @@ export function numberScale(kind, low, high) {
     choices: null,
     ticks,
     place: (value) => (typeof value === "number" ? place(value) : null),
-    /** The number that stands at a place, in few digits; null at either end: nothing is left out there. */
+    /** The number at a position, in few digits; null at either end: the range is open there. */
     valueAt: (at) => (at < 0.005 || at > 0.995 ? null : Number(back(from + at * span).toPrecision(DIGITS))),
-    /** Where a range ends that is open if `value` is null. */
+    /** The end of a range, which is open if `value` is null. */
     endAt: (value, isHigh) => (value === null ? Number(isHigh) : place(value)),
   };
 }
 
-/** A choice as the API's filters name it. */
+/** A choice in the form of the API's filters. */
 export const choiceText = (choice) => (typeof choice === "string" ? choice : JSON.stringify(choice));
 
 /** The scale of a parameter with choices: each has an equal part of the axis. */
@@ -64,7 +64,7 @@ export function choiceScale(choices) {
     choices: texts,
     ticks: texts.map((text) => ({ at: at.get(text), text: text.length > 12 ? `${text.slice(0, 11)}…` : text })),
     place: (value) => at.get(choiceText(value)) ?? null,
-    /** The choice whose part a place is in. */
+    /** The choice at a position. */
     choiceAt: (place) => texts[Math.min(texts.length - 1, Math.max(0, Math.floor(place * texts.length)))],
     at: (text) => at.get(text),
   };

@@ -1,11 +1,10 @@
-// A job as a record: notes, clones, deletion. Each is asked for in a dialog, and then of the API.
+// A job as a record: notes, clones, deletion. Each opens a dialog, and then calls the API.
 
 import { openDialog } from "../shared/dialogs.js";
 
 /**
- * Opens the dialogs of `data-ask` buttons and does what is chosen in them.
- * `send(method, path, failure, body)` asks the API about the job and gives the response; `act(action)` shows what came
- * of an action.
+ * Opens the dialogs of `data-ask` buttons and does what is chosen in them. `send(method, path, failure, body)` calls
+ * the API about the job and returns the response; `act(action)` shows the result of an action.
  */
 export function records(send, act) {
   const dialog = (id) => document.getElementById(id);

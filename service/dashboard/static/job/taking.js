@@ -1,4 +1,4 @@
-// The bar below the table of trials: its picked trial, and what is taken along of it.
+// The bar below the table of trials: the picked trial, and buttons that copy its config.
 
 import { copyText } from "../shared/copying.js";
 import { refusal, request } from "../shared/session.js";

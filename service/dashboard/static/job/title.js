@@ -1,19 +1,19 @@
-// The title of a job's page, which says how far it is to whoever has it among other tabs, also while nobody looks at it.
+// The title of a job's page, which shows the job's progress in the list of tabs, also while the page is hidden.
 
 import { fetchPage } from "../shared/live.js";
 import { hasEnded } from "../shared/session.js";
 
 const LOOK_MS = 30_000;
 
-/** What the server says of this job in a page, or in parts of one. */
+/** The server's title for this job, in a page or in parts of one. */
 const momentOf = (page) => page.getElementById("moment").dataset;
 
-/** Gives the open page the title that its parts have now. */
+/** Sets the title of the open page to the one in its current parts. */
 export function showTitle() {
   document.title = momentOf(document).title;
 }
 
-/** Keeps the title true while the page is hidden, when no stream tells; `address`: where its parts are. */
+/** Keeps the title up to date while the page is hidden and has no stream; `address`: the address of its parts. */
 export function keepTitle(address) {
   let isOver = momentOf(document).final === "true";
   setInterval(async () => {

@@ -1,11 +1,11 @@
-// What a reader asks of a job's trials: the form above their table, which parallel coordinates set too.
+// The reader's filters of a job's trials: the form above their table, which parallel coordinates also set.
 
-/** The names in an address of what the form holds. */
+/** The names of the form's values in an address. */
 export const FILTERS = ["state", "phase", "value", "parameter", "columns"];
 
 const number = (text) => (text === "" ? null : Number(text));
 
-/** "low..high" of an address as two texts; one number stands for both. */
+/** "low..high" of an address as two texts; a single number means both. */
 function ends(text) {
   const [low, high] = text.split("..");
   return [low, high ?? low];
@@ -44,7 +44,7 @@ export function trialFilters(form) {
   form.addEventListener("submit", (event) => event.preventDefault());
 
   const filters = {
-    /** What is asked for, as pairs of an address. */
+    /** The filters, as pairs of an address. */
     pairs() {
       const found = states.filter((box) => box.checked).map((box) => ["state", box.value]);
       if (phase.value) found.push(["phase", phase.value]);
@@ -60,7 +60,7 @@ export function trialFilters(form) {
       return found;
     },
 
-    /** Has the form show what pairs of an address ask for. */
+    /** Shows the pairs of an address in the form. */
     show(pairs) {
       for (const box of states) box.checked = false;
       for (const box of columns) box.checked = true;
@@ -86,7 +86,7 @@ export function trialFilters(form) {
     range: (name) => (ranges.has(name) ? ranges.get(name).map((input) => number(input.value)) : [null, null]),
     /** The choice of a parameter, as the API reads it; "": any. */
     choice: (name) => choices.get(name)?.value ?? "",
-    /** The states that are asked for; none: all are. */
+    /** The wanted states; none: all. */
     states: () => states.filter((box) => box.checked).map((box) => box.value),
     phase: () => phase.value,
 
@@ -100,7 +100,7 @@ export function trialFilters(form) {
       tell();
     },
 
-    /** Takes one filter away, as its button names it; "": all of them. */
+    /** Removes the filter that its button names; "": all of them. */
     without(name, value) {
       const kept = filters.pairs().filter(([kind, text]) => {
         if (kind === "columns") return true;
@@ -111,9 +111,9 @@ export function trialFilters(form) {
       tell();
     },
 
-    /** Has `listener()` called when something else is asked for. */
+    /** Calls `listener()` when the filters change. */
     listen: (listener) => listeners.add(listener),
-    /** The same, and also when the form only follows the address. */
+    /** The same, but also when the form only follows the address. */
     watch: (watcher) => watchers.add(watcher),
   };
   return filters;

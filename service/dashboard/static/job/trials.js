@@ -1,7 +1,7 @@
-// The table of trials: a section of a job's page. The server sorts, filters and pages it; what was asked of it stands in
-// the page's address, and the trial that is picked in its fragment, `#trial-30`.
+// The table of trials: a section of a job's page. The server sorts, filters and pages it; the request is in the page's
+// address, and the picked trial in its fragment, `#trial-30`.
 //
-// While the reader looks at the rows they stay where they are: their cells change, and a note says what would move.
+// While the reader looks at the rows they stay in place: their cells change, and a note says what would move.
 
 import { chosenPairs, choosePairs } from "../shared/address.js";
 import { patch } from "../shared/patch.js";
@@ -16,7 +16,7 @@ function numberInAddress() {
   return found && Number(found[1]);
 }
 
-/** `picking` holds the trial that the reader looks at, `filters` what is asked of the trials. */
+/** `picking` holds the picked trial, `filters` the filters of the trials. */
 export function trials(picking, filters) {
   const part = document.getElementById("trials-part");
   const problem = document.getElementById("trials-problem");
@@ -35,14 +35,14 @@ export function trials(picking, filters) {
     }
   }
 
-  /** True if the rows are before the reader's eyes, or under the keyboard. */
+  /** True if the rows are visible, or have the keyboard focus. */
   function isRead() {
     const box = part.querySelector("tbody").getBoundingClientRect();
     const isSeen = !document.hidden && box.bottom > 0 && box.top < innerHeight;
     return isSeen || part.contains(document.activeElement);
   }
 
-  /** Puts the rows in an order; what has the focus keeps it. */
+  /** Puts the rows in an order; the focused element keeps the focus. */
   function arrange(numbers) {
     const body = part.querySelector("tbody");
     const wanted = numbers.map((number) => document.getElementById(`trial-${number}`));
@@ -52,7 +52,7 @@ export function trials(picking, filters) {
     if (body.contains(focused)) focused.focus({ preventScroll: true });
   }
 
-  /** The part for what pairs of an address ask for, and its tag; null: it is the one that is shown. */
+  /** The part of the page for the pairs of an address, and its tag; null: it is already shown. */
   async function fetchPart(pairs, more = []) {
     const others = [...new URLSearchParams(location.search)].filter(([name]) => !NAMES.includes(name));
     const url = `${path}?${new URLSearchParams([...others, ...pairs, ...more])}`;
@@ -74,7 +74,8 @@ export function trials(picking, filters) {
     mark();
   }
 
-  /** Shows what pairs of an address ask for; `trial`: the page that has it. False: it was asked for something newer. */
+  /** Shows the trials for the pairs of an address; `trial`: the page with this trial. False: there was a
+   * newer request. */
   async function show(pairs, trial = null) {
     const own = ++turn;
     problem.hidden = true;
@@ -100,7 +101,7 @@ export function trials(picking, filters) {
     if (await show(pairs)) region().scrollTop = 0;
   }
 
-  /** Scrolls to a trial, on whatever page it is; what leaves it out is given up. */
+  /** Scrolls to a trial, on any page; filters that exclude it are removed. */
   async function reveal(number) {
     if (!document.getElementById(`trial-${number}`)) {
       const pairs = asked.filter(([name]) => name !== "page");
@@ -113,7 +114,7 @@ export function trials(picking, filters) {
     document.getElementById(`trial-${number}`)?.scrollIntoView({ block: "nearest" });
   }
 
-  /** Follows the address to where a link, or a step back, has led. */
+  /** Follows the address after a link, or a step back. */
   function follow() {
     const number = numberInAddress();
     const pairs = chosenPairs(NAMES);

@@ -1,11 +1,11 @@
-// What is done to many jobs at once: after a question, told with what was refused, and undone where that is possible.
+// Actions on many jobs at once: confirmed by a question, reported with the refused ones, and undone if possible.
 
 import { openDialog } from "../shared/dialogs.js";
 import { refusal, request } from "../shared/session.js";
 import { chooseNone, chosenJobs, focusList } from "./choosing.js";
 
-/** `undo`: the action that takes it back; `isIdle(job)`: it changed nothing of a job as that was when it was chosen, so
- * that there is nothing to take back. */
+/** `undo`: the reverse action; `isIdle(job)`: the action changed nothing about the job as it was when selected, so
+ * there is nothing to undo. */
 const ACTIONS = {
   pause: { verb: "Pause", done: "Paused", undo: "resume", isIdle: ({ state }) => state === "paused", told: "Trials keep their checkpoints, and go on from them." },
   resume: { verb: "Resume", done: "Resumed", undo: "pause", isIdle: ({ state }) => ["queued", "running"].includes(state), told: "Paused jobs go on; finished ones, where budget is left." },
@@ -14,7 +14,7 @@ const ACTIONS = {
   unarchive: { verb: "Bring back", done: "Brought back", undo: "archive", isIdle: ({ isArchived }) => isArchived === false, told: "Lists show them again." },
 };
 const AT_ONCE = ["pause", "resume", "cancel"];
-/** The API does these to many jobs by one request. */
+/** The API does these actions to many jobs in one request. */
 
 const bar = document.getElementById("chosen");
 const dialog = document.getElementById("sure");
@@ -28,7 +28,7 @@ async function send(address, body) {
   return response.json();
 }
 
-/** What became of each job: why it was refused, or null. */
+/** The result for each job: why it was refused, or null. */
 async function outcomes(action, jobs) {
   if (!AT_ONCE.includes(action)) {
     const refused = [];
@@ -46,7 +46,7 @@ function items(texts) {
   return texts.map((text) => Object.assign(document.createElement("li"), { textContent: text }));
 }
 
-/** The names of jobs; where several have the same one, with the end of the id, as the list has it. */
+/** The names of jobs; if several have the same name, with the end of the id, as in the list. */
 function namesOf(jobs) {
   const isTwice = ({ id, name }) => jobs.some((other) => other.id !== id && other.name === name);
   return jobs.map((job) => (isTwice(job) ? `${job.name} …${job.id.slice(-6)}` : job.name));
@@ -71,7 +71,7 @@ async function act(action, jobs, shown) {
   } catch (error) {
     tell(action, jobs, jobs.map(() => error.message), shown);
   }
-  // What was done is told where the keyboard was: the bar goes away, and "Undo" may.
+  // The result is announced where the keyboard focus was: the bar disappears, and "Undo" may, too.
   const isHere = bar.contains(document.activeElement) || note.contains(document.activeElement);
   chooseNone();
   if (isHere) note.focus({ preventScroll: true });
@@ -91,7 +91,7 @@ function ask(action) {
   openDialog(dialog);
 }
 
-/** `shown()` brings the list up to date. */
+/** `shown()` updates the list. */
 export function followActions(shown) {
   for (const button of document.querySelectorAll("#chosen [data-do]")) {
     button.addEventListener("click", () => ask(button.dataset.do));

@@ -1,15 +1,15 @@
-// The jobs that are chosen, and what can be done to all of them.
+// The selected jobs, and the actions on all of them.
 
 const bar = document.getElementById("chosen");
 const boxes = () => [...document.querySelectorAll('#jobs input[name="chosen"]')];
 const rows = () => boxes().filter((box) => box.checked).map((box) => box.closest("tr"));
 
-/** The chosen jobs of the page: id, name and, as the page shows them, state and whether they are archived. */
+/** The selected jobs of the page: id, name and, as shown on the page, their state and whether they are archived. */
 export function chosenJobs() {
   return rows().map(({ id, dataset }) => ({ id, name: dataset.name, state: dataset.state, isArchived: "archived" in dataset }));
 }
 
-/** Shows how many are chosen, and what can be done to them. */
+/** Shows how many are selected, and the actions on them. */
 export function showChosen() {
   const number = rows().length;
   const all = document.getElementById("choose-all");
@@ -32,12 +32,12 @@ export function chooseNone() {
   chooseAll(false);
 }
 
-/** Where the keyboard goes on when what is below the list has gone. */
+/** Where the keyboard focus goes when the bar below the list has disappeared. */
 export function focusList() {
   document.getElementById("choose-all")?.focus();
 }
 
-/** Makes a change that replaces rows; those that are there afterwards stay chosen. */
+/** Makes a change that replaces rows; selected rows that still exist afterwards stay selected. */
 export function keepChosen(change) {
   const chosen = new Set(chosenJobs().map(({ id }) => id));
   change();

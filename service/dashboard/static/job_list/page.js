@@ -1,4 +1,4 @@
-// The list of jobs, kept live: rows change where they are, and jobs that have come are shown when they are asked for.
+// The list of jobs, kept live: rows change in place, and new jobs are shown when the reader asks for them.
 
 import { keepFocus } from "../shared/focus.js";
 import { fetchPage, follow } from "../shared/live.js";
@@ -10,14 +10,14 @@ import { followChoices, keepChosen, showChosen } from "./choosing.js";
 const arrived = document.getElementById("arrived");
 const body = (page) => page.querySelector("#jobs tbody");
 
-/** Leaves out of `next` the rows that are not shown yet, and keeps those that they have pushed off the page. */
+/** Removes the rows from `next` that are not shown yet, and keeps those that they have pushed off the page. */
 function heldBack(next) {
   const [shown, wanted] = [body(document), body(next)];
   if (!shown || !wanted) return 0;
   const present = new Set([...shown.rows].map((row) => row.id));
   const fresh = [...wanted.rows].filter((row) => !present.has(row.id));
   const coming = new Set([...wanted.rows].map((row) => row.id));
-  // What has fallen off behind as many new ones is still of this list.
+  // As many rows as there are new ones have fallen off the end; they still belong to this list.
   const fallen = [...shown.rows].slice(-fresh.length || shown.rows.length).filter((row) => !coming.has(row.id));
   for (const row of fresh) row.remove();
   if (fresh.length) wanted.append(...fallen.map((row) => next.importNode(row, true)));
@@ -37,7 +37,7 @@ async function refresh() {
   showChosen();
 }
 
-/** Shows the list as it is now, in its order. */
+/** Shows the current list, in its order. */
 async function renew() {
   const next = await fetchPage();
   const jobs = document.importNode(next.getElementById("jobs"), true);

@@ -1,4 +1,4 @@
-// Requests to the API about a job that is not there yet.
+// Requests to the API about a job that does not exist yet.
 
 import { request, SessionEnded } from "../shared/session.js";
 
@@ -30,24 +30,24 @@ export function estimate(document, signal) {
   return ask(`${JOBS}?dry_run=true`, document, {}, signal);
 }
 
-/** Makes the job. Sent again with the same key, it makes none twice. */
+/** Creates the job. If it is sent again with the same key, no second job is created. */
 export function submit(document, key) {
   return ask(JOBS, document, { "Idempotency-Key": key });
 }
 
-/** Makes the job as a clone of another one: `patch` is what differs. */
+/** Creates the job as a clone of another one: `patch` has the differences. */
 export function submitClone(jobId, patch, key) {
   return ask(`${JOBS}/${encodeURIComponent(jobId)}/clone`, patch, { "Idempotency-Key": key });
 }
 
-/** True if an answer is about what is wrong with the job, and not that it cannot be had now or by this user. */
+/** True if an answer is about a fault of the job, and not a refusal for now or for this user. */
 export function isOfJob({ status }) {
   return status === 422;
 }
 
 /**
- * The faults that an answer names; one without fields is of the whole job. None: it is no fault of the job that the
- * session has ended, which the page says.
+ * The faults that an answer names; one without fields is about the whole job. Empty if the session has ended: that is
+ * not a fault of the job, and the page says so.
  */
 export function faultsOf({ answer, status }) {
   if (status === NO_SESSION.status) return [];

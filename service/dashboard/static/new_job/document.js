@@ -1,6 +1,6 @@
-// The document that the form makes: read from its fields, and written into them.
+// The document of the form: read from its fields, and written into them.
 //
-// A field says its place by `data-pointer`, a part that need not be there by `data-part`, a list of rows by `data-rows`.
+// `data-pointer` is the place of a field, `data-part` that of an optional part, and `data-rows` that of a list of rows.
 
 import { readControl, valueOf, writeControl } from "./kinds.js";
 import { at, put } from "./pointers.js";
@@ -12,7 +12,7 @@ const ALL = "[data-rows], [data-part], [data-pointer]";
 const isOpen = (element) => !element.closest("[data-inside][hidden]");
 const rowsOf = (list) => [...list.querySelectorAll(":scope > [data-list] > [data-row]")];
 
-/** The pointer of an element, with the index of the row that it stands in. */
+/** The pointer of an element, with the index of its row. */
 function pointer(element) {
   const own = element.dataset.pointer ?? element.dataset.part ?? element.dataset.rows;
   const row = element.closest("[data-row]");
@@ -20,14 +20,14 @@ function pointer(element) {
 }
 
 /**
- * The document, with the element of each place in it, and what no value can be read from.
- * A list of rows and a part have a place of their own.
+ * The document, with the element of each place in it, and the fields without a readable value. A list of rows and a
+ * part have their own places.
  */
 export function readDocument(form) {
   const document = {};
   const places = new Map();
   const problems = [];
-  // What a workload refuses of its options, it tells of all of them.
+  // A workload's refusal of its options is about all of them together.
   places.set("/workload/options", form.querySelector("#options summary"));
   for (const element of [...form.querySelectorAll(ALL)].filter(isOpen)) {
     const own = pointer(element);
@@ -54,12 +54,12 @@ function readField(element, own, document, places, problems) {
   if (isSpace) for (const [inner, input] of placesInSpace(element)) places.set(own + inner, input);
   const found = readControl(element);
   if (found.problem !== undefined) problems.push({ pointer: own + (found.pointer ?? ""), message: found.problem });
-  // Of rows the space is said, also where it is the default: it is what a baseline is known by.
+  // The space of a row is always written, even if it is the default: it identifies a baseline.
   else if (found.given || (isSpace && element.closest("[data-row]"))) put(document, own, valueOf(element));
 }
 
-/** Writes a document into the form; what it does not say takes its default. `chooseWorkload(name)`
- * (async) shows its options. */
+/** Writes a document into the form; fields that it leaves out get their defaults. `chooseWorkload(name)` (async) shows
+ * its options. */
 export async function fill(form, document, chooseWorkload) {
   const workload = form.querySelector('[data-pointer="/workload/name"]');
   if (document.workload?.name !== undefined) writeControl(workload, document.workload.name);
@@ -82,14 +82,14 @@ export async function fill(form, document, chooseWorkload) {
   }
 }
 
-/** Shows the fields of a part where it is there. */
+/** Shows the fields of a part if it exists. */
 export function showInside(part) {
   part.querySelector("[data-inside]").hidden = part.querySelector("select").value !== "{}";
 }
 
 let numRows = 0;
 
-/** Adds an empty row to a list, and gives it. */
+/** Adds an empty row to a list, and returns it. */
 export function addRow(list) {
   const row = list.querySelector(":scope > template").content.firstElementChild.cloneNode(true);
   numRows += 1;
@@ -104,7 +104,7 @@ export function addRow(list) {
   return row;
 }
 
-/** Takes a row out of its list. */
+/** Removes a row from its list. */
 export function removeRow(row) {
   const list = row.closest("[data-rows]");
   row.remove();

@@ -1,11 +1,11 @@
-// What is wrong with the job, told at the fields that it is about.
+// The faults of the job, shown at their fields.
 
 import { below, parent, pointerOf } from "./pointers.js";
 
 const general = document.getElementById("problem");
 const list = document.getElementById("faults");
 
-/** The element of the nearest place to a pointer, and the path from there; null: there is none but the whole job. */
+/** The element nearest to a pointer, and the path from there; null: there is only the whole job. */
 function placeOf({ pointer, field }, places) {
   for (const start of [pointer, field === undefined ? null : pointerOf(field)]) {
     for (let at = start ?? ""; at !== "" && at !== null; at = parent(at)) {
@@ -36,7 +36,7 @@ function labelOf(element) {
   return label?.firstChild?.textContent.trim() || element.id;
 }
 
-/** Goes to a field, wherever it is folded away. */
+/** Goes to a field, and unfolds it if necessary. */
 export function goTo(element) {
   for (let details = element.closest("details"); details; details = details.parentElement.closest("details")) {
     details.open = true;
@@ -45,7 +45,7 @@ export function goTo(element) {
   element.scrollIntoView({ block: "center" });
 }
 
-/** Shows what is wrong; gives the first element at fault, in the order of the form. */
+/** Shows the faults; returns the first element at fault, in the order of the form. */
 export function showFaults(faults, places) {
   clear();
   const found = [];
@@ -78,7 +78,7 @@ export function showFaults(faults, places) {
   return found[0]?.element ?? null;
 }
 
-/** Says on each folded section how many fields in it are wrong. */
+/** Shows on each folded section how many of its fields are wrong. */
 function mark(found) {
   for (const details of document.querySelectorAll("#job-form details")) {
     const inside = new Set(found.filter(({ element }) => details.contains(element)).map(({ element }) => element)).size;
@@ -87,7 +87,7 @@ function mark(found) {
   }
 }
 
-/** Tells what is wrong with the whole job. */
+/** Shows what is wrong with the whole job. */
 export function tell(message) {
   general.textContent = general.textContent ? `${general.textContent} ${message}` : message;
   general.hidden = false;

@@ -1,10 +1,10 @@
-// What outlasts a reload: for this tab, and apart for each address of the form.
+// Data that survive a reload: for this tab, separately for each address of the form.
 
 const KEY = `new-job${location.search}`;
 export const TYPED = "typed";
 export const SENT = "sent";
 
-/** What was kept by a name; null: nothing, or the browser keeps nothing. */
+/** The data kept under a name; null: none, or the browser keeps nothing. */
 export function kept(name) {
   try {
     return JSON.parse(sessionStorage.getItem(`${KEY} ${name}`));
@@ -17,7 +17,7 @@ export function keep(name, value) {
   try {
     sessionStorage.setItem(`${KEY} ${name}`, JSON.stringify(value));
   } catch {
-    // Without storage, or with a full one, a reload begins anew.
+    // Without storage, or if it is full, a reload begins with an empty form.
   }
 }
 

@@ -1,6 +1,7 @@
-// What a field takes: how the value of each kind is read from its element, and written into it.
+// The kinds of fields: how the value of each kind is read from its element, and written into it.
 //
-// `read` gives {given, value} or {given, problem}; `given` false: the document says nothing, and its default holds.
+// `read` returns {given, value} or {given, problem}; `given` false: the document leaves it out, and the default is
+// used.
 
 import { readTags, writeTags } from "../shared/tags.js";
 import { same } from "./same.js";
@@ -23,7 +24,7 @@ function readNumber(element, isWhole) {
   return got(number);
 }
 
-/** Where an empty field means another value, null is said. */
+/** If an empty field means another value, the document says null. */
 function writeNumber(element, value) {
   element.value = value === null && defaultOf(element) !== null ? "null" : shown(value);
 }
@@ -61,7 +62,7 @@ function writeChoice(element, value) {
   showOwn(element);
 }
 
-/** Shows the field for a choice of one's own where that is chosen. */
+/** Shows the field for a custom choice if that is chosen. */
 export function showOwn(element) {
   const own = element.querySelector("input");
   if (own) own.hidden = !element.querySelector("select").selectedOptions[0]?.hasAttribute("data-own");
@@ -82,7 +83,7 @@ function readFree(element) {
   }
 }
 
-/** Text as a free value: in quotes where it would be read as something else. */
+/** Text as a free value: in quotes if it would otherwise be read as something else. */
 function freely(value) {
   if (value === null || value === undefined) return "";
   const isPlain = typeof value === "string" && value.trim() === value && !isJson(value);
@@ -137,7 +138,7 @@ export function writeControl(element, value) {
   KINDS[element.dataset.kind].write(element, value === undefined ? defaultOf(element) : value);
 }
 
-/** The value that holds, whether the document says it or not. */
+/** The effective value, whether the document says it or not. */
 export function valueOf(element) {
   const found = KINDS[element.dataset.kind].read(element);
   return found.given ? found.value : defaultOf(element);

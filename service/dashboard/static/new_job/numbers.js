@@ -1,15 +1,15 @@
-// Numbers as people type them, and as JSON has them: what a program would read as another one is refused.
+// Numbers typed by people, and numbers in JSON: a number that a program would read as another one is refused.
 
 const NUMBER = /^[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?$/i;
 
-/** The number that a text is; NaN: none, or one that is too large, or too small to be told from 0. */
+/** The number in a text; NaN: none, or one that is too large, or too small to be distinguished from 0. */
 export function numberIn(text) {
   const number = Number(text);
   const vanishes = number === 0 && /[1-9]/.test(text.split(/e/i)[0]);
   return NUMBER.test(text) && Number.isFinite(number) && !vanishes ? number : NaN;
 }
 
-/** Decoded JSON; an error also where it has a number that would become another one here. */
+/** Decoded JSON; also an error if it has a number that would become another one here. */
 export function parseJson(text) {
   return JSON.parse(text, (_key, value, context) => {
     if (typeof value !== "number") return value;

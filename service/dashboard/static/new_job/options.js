@@ -1,5 +1,5 @@
-// The fields of a workload's options: those of the workload that the form begins with are in the page, those of another
-// one come when it is chosen.
+// The fields of a workload's options: those of the form's first workload are in the page, those of another one are
+// loaded when it is chosen.
 
 import { catalogue } from "./catalogue.js";
 import { writeControl } from "./kinds.js";
@@ -19,7 +19,8 @@ async function fetched(name) {
   return new DOMParser().parseFromString(await response.text(), "text/html").body;
 }
 
-/** The element with a workload's fields; of one that describes none here, a field of JSON for all of them. */
+/** The element with a workload's fields; for a workload without a description here, a single JSON field for all
+ * options. */
 export async function optionsOf(name) {
   const own = Object.hasOwn(catalogue.workloads, name) ? name : FREE;
   if (!known.has(own)) {

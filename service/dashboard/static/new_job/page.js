@@ -1,4 +1,4 @@
-// The form of a new job: what it makes is shown beside it, reckoned by the API, kept over a reload, and submitted.
+// The form of a new job: its document is shown next to it, estimated by the API, kept over a reload, and submitted.
 
 import { copyOnClick } from "../shared/copying.js";
 import { catalogue } from "./catalogue.js";
@@ -17,10 +17,10 @@ const button = document.getElementById("submit");
 const reckoning = preview(showFaults);
 const send = submission(catalogue);
 
-/** What the last choice of a workload has still to bring. */
+/** The pending request for the options of the last chosen workload. */
 let choosing = Promise.resolve();
 
-/** Shows the options of a workload, unless another one is chosen before they are there. */
+/** Shows the options of a workload, unless another one is chosen before they arrive. */
 async function bringOptions(name) {
   const place = document.getElementById("options");
   const own = {};
@@ -56,11 +56,11 @@ async function begin() {
   await fill(form, catalogue.clone?.submission ?? { workload: { name: catalogue.workload } }, chooseWorkload);
 }
 
-/** Shows what the form makes now, and has it reckoned. */
+/** Shows the current document of the form, and requests its estimate. */
 function update() {
   const { document: job, places, problems } = readDocument(form);
   const typed = problems.map(({ pointer }) => [pointer, places.get(pointer)?.value ?? ""]);
-  // Where the options are missing, what was typed there is kept as it was.
+  // If the options are missing, what was typed there before is kept.
   if (document.getElementById("options").dataset.missing === undefined) keep(TYPED, { job, typed });
   document.getElementById("yaml").textContent = yaml(job);
   document.getElementById("curl").textContent = curl(job, catalogue);
@@ -87,7 +87,7 @@ async function restore() {
   return true;
 }
 
-/** Shows what was typed; where nothing was, or it was submitted, what a job begins with. */
+/** Shows what was typed; if nothing was, or it was submitted, shows the initial values of a job. */
 async function show() {
   const fields = document.getElementById("fields");
   fields.disabled = true;
@@ -125,13 +125,13 @@ async function submit() {
   setSending(false);
 }
 
-/** The button keeps the focus while the job is sent: it says that it does nothing then. */
+/** The button keeps the focus while the job is sent, but is marked as disabled. */
 function setSending(isSending) {
   button.setAttribute("aria-disabled", String(isSending));
   button.textContent = isSending ? "Submitting…" : "Submit job";
 }
 
-// The browser may show the page again as it was left, and another one may have submitted the job meanwhile.
+// The browser may show the page again as it was left, although another page has submitted the job meanwhile.
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   setSending(false);
@@ -165,8 +165,8 @@ form.addEventListener("change", (event) => {
   update();
 });
 
-// A field's help unfolds once the field is looked into, and stays so: if it folded as the focus leaves, what is being
-// pressed below it would move from under the pointer, and get no click.
+// A field's help unfolds when the field gets the focus, and stays unfolded: if it folded when the focus leaves, a
+// button below it would move away from the pointer while it is pressed, and get no click.
 for (const look of ["focusin", "click"]) {
   form.addEventListener(look, (event) => event.target.closest(".field")?.toggleAttribute("data-unfolded", true));
 }

@@ -1,9 +1,9 @@
-// JSON Pointers (RFC 6901): what stands at one, and what is to stand there.
+// JSON Pointers (RFC 6901): reading and writing the value at one.
 
 const names = (pointer) =>
   pointer.split("/").slice(1).map((name) => name.replaceAll("~1", "/").replaceAll("~0", "~"));
 
-/** What stands at a pointer; undefined: nothing. */
+/** The value at a pointer; undefined: none. */
 export function at(document, pointer) {
   let node = document;
   for (const name of names(pointer)) {
@@ -13,7 +13,7 @@ export function at(document, pointer) {
   return node;
 }
 
-/** Puts a value at a pointer; objects on the way to it that are missing are made. */
+/** Writes a value at a pointer; missing objects on the way to it are created. */
 export function put(document, pointer, value) {
   const path = names(pointer);
   const last = path.pop();
@@ -25,7 +25,7 @@ export function put(document, pointer, value) {
   define(node, last, value);
 }
 
-// Also a name such as __proto__ is a name.
+// A name such as __proto__ must be an ordinary name, too.
 function define(node, name, value) {
   Object.defineProperty(node, name, { value, writable: true, enumerable: true, configurable: true });
 }
@@ -35,7 +35,7 @@ export function parent(pointer) {
   return pointer === "" ? null : pointer.slice(0, pointer.lastIndexOf("/"));
 }
 
-/** The names that lead from a place to a pointer below it, as a path; empty: it is that place. */
+/** The names from a place to a pointer below it, as a path; empty: it is that place. */
 export function below(pointer, place) {
   return names(pointer.slice(place.length)).join(".");
 }

@@ -1,4 +1,5 @@
-// What the job would cost, asked of the API while the form is filled: one question at a time, and not at each key.
+// The estimate of the job, requested from the API while the form is filled in: one request at a time, and not at each
+// key.
 
 import { estimate, faultsOf, isOfJob } from "./asking.js";
 import { optimizerTitle } from "./catalogue.js";
@@ -7,7 +8,7 @@ import { duration } from "../shared/times.js";
 
 const PAUSE_MS = 600;
 const MAX_AGAIN = 6;
-/** Answers that say "later": the service still works on it, is busy, or was asked too often. */
+/** Answers that mean "later": the service still works on it, is busy, or was asked too often. */
 const LATER = [429, 503];
 
 const status = document.getElementById("verdict");
@@ -63,7 +64,7 @@ function misfits(found) {
   return told;
 }
 
-/** Shows what a job would cost; the words for whether it is valid. */
+/** Shows what a job would cost; returns words that say whether it is valid. */
 function show(found) {
   const told = misfits(found);
   const note = document.getElementById("misfits");
@@ -78,7 +79,7 @@ function show(found) {
   return told.length ? "Valid, but trials would not all come to their end:" : "Valid.";
 }
 
-/** A sentence as nodes, with `code` for what stands between backticks. */
+/** A sentence as nodes, with `code` for text between backticks. */
 function prose(line) {
   const parts = line.split("`");
   if (parts.length % 2 === 0) return [line]; // one is not closed
@@ -89,7 +90,7 @@ function verdictOf(number) {
   return `Not valid yet: ${number === 1 ? "one thing is" : `${number} things are`} to mend.`;
 }
 
-/** Gives `ask(document, places)`; `showFaults` tells what is wrong. */
+/** Returns `ask(document, places)`; `showFaults` shows the faults. */
 export function preview(showFaults) {
   let timer = null;
   let running = null;
@@ -142,20 +143,20 @@ export function preview(showFaults) {
       tell("Reckoning…", "asking");
       timer = setTimeout(() => ask(document, places, 0), PAUSE_MS);
     },
-    /** Forgets the question that is under way. */
+    /** Drops the current request. */
     stop() {
       clearTimeout(timer);
       running?.abort();
       running = null;
       asked = null;
     },
-    /** Says that there is nothing to ask about: so many things are wrong with the job. */
+    /** Says that no request is made, because of the number of faults. */
     refuse(number) {
       this.stop();
       box.hidden = true;
       tell(verdictOf(number), "wrong");
     },
-    /** Says that the job was not taken, for no fault of its own. */
+    /** Says that the job was not accepted, although nothing is wrong with it. */
     fail() {
       this.stop();
       box.hidden = true;

@@ -1,11 +1,11 @@
-// A search space as a field: a preset with its parameters, whose ranges can be narrowed, or a space of one's own as JSON.
+// A search space as a field: a preset with its parameters, whose ranges can be narrowed, or a custom space as JSON.
 
 import { catalogue, optimizerTitle } from "./catalogue.js";
 import { numberIn, parseJson } from "./numbers.js";
 import { same } from "./same.js";
 
 const OWN = "";
-/** Of each field that was given a variant of a preset: that, as it was given, and as it is shown. */
+/** For each field with a variant of a preset: the variant as it was given, and as it is shown. */
 const variants = new WeakMap();
 const BOUNDS = ["low", "high", "default"];
 const LABELS = { low: "lowest", high: "highest", default: "first tried" };
@@ -112,7 +112,7 @@ export function readSpace(element) {
   return { given: true, value: same(space, preset) ? select.value : { ...space, parameters: parameters.map(told) } };
 }
 
-/** A parameter without what only speaks for the preset's ranges. */
+/** A parameter without the notes about the preset's ranges. */
 function told({ reason, source, when, ...rest }) {
   return Object.keys(when).length ? { ...rest, when } : rest;
 }
@@ -171,7 +171,7 @@ function isOf(parameter, preset) {
   return preset.type !== "categorical" || own.choices.every((choice) => preset.choices.includes(choice));
 }
 
-/** A variant as it is shown: with what it leaves to the preset, and without where its ranges come from. */
+/** A variant as it is shown: with the values that it takes from the preset, and without the notes on its ranges. */
 function completed(space, preset) {
   const parameters = preset.parameters.map((parameter, index) => {
     const { source, ...own } = space.parameters[index];
@@ -180,7 +180,7 @@ function completed(space, preset) {
   return { ...preset, parameters };
 }
 
-/** The places in a space's value that have an element of their own, below the space's. */
+/** The places in a space's value that have their own element, below that of the space. */
 export function placesInSpace(element) {
   const found = [];
   for (const line of parts(element).body.rows) {
@@ -192,7 +192,7 @@ export function placesInSpace(element) {
   return found;
 }
 
-/** Follows a choice of preset, or the way back to it. */
+/** Follows the choice of a preset, or the return to it. */
 export function chooseSpace(element, target) {
   const { select, text } = parts(element);
   const isBack = target.matches("[data-back]");
@@ -207,7 +207,7 @@ export function chooseSpace(element, target) {
   if (name !== OWN) element.shownPreset = name;
 }
 
-/** Chooses a preset of an optimizer that none of the other fields tunes: a job has one baseline of each. */
+/** Chooses a preset of an optimizer that no other field tunes: a job has one baseline for each optimizer. */
 export function chooseUnused(element, others) {
   const optimizers = others.map((other) => catalogue.spaces[other.querySelector("select").value]?.optimizer);
   const taken = new Set([...optimizers, "shampoo"]);

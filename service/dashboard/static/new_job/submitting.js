@@ -1,10 +1,10 @@
-// The submission of the job: once, however often it is asked for.
+// The submission of the job: once, however often the button is pressed.
 
 import { faultsOf, isOfJob, submit, submitClone } from "./asking.js";
 import { SENT, keep, kept } from "./keeping.js";
 import { same } from "./same.js";
 
-/** Unique text. `crypto.randomUUID` is there on https and localhost alone. */
+/** Unique text. `crypto.randomUUID` exists only on https and localhost. */
 function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -12,8 +12,8 @@ function newKey() {
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
- * The merge patch (RFC 7396) that makes one document of another, as the API reads it: what a document leaves out is as
- * in `defaults`. Null: no patch can, as a null would have to stand where the API knows no field.
+ * The merge patch (RFC 7396) that turns one document into another for the API: fields that a document leaves out are as
+ * in `defaults`. Null: there is no such patch, because it would need a null for a field that the API does not know.
  */
 function patchOf(before, after, defaults) {
   const patch = {};
@@ -35,8 +35,8 @@ function patchOf(before, after, defaults) {
 }
 
 /**
- * Gives `send(document)`, which makes the job and gives its id, or {faults, isOfJob}. An answer that was lost is asked
- * for again by the same key as long as the document stays, also after a reload.
+ * Returns `send(document)`, which creates the job and returns its id, or {faults, isOfJob}. If an answer is lost, it is
+ * requested again with the same key as long as the document is the same, also after a reload.
  */
 export function submission({ clone, defaults }) {
   return async function send(document) {

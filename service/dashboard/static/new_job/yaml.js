@@ -1,11 +1,11 @@
 // A job as the YAML that `shampoo-tuner submit` takes, and as a request with curl.
 
 const INDENT = "  ";
-// What YAML would take for something else, or a person could: all other text stands in quotes, as in JSON.
+// Text that neither YAML nor a person could take for something else; all other text is in quotes, as in JSON.
 const PLAIN = /^[A-Za-z_][A-Za-z0-9_.\-]*$/;
 const TAKEN = /^(true|false|null|yes|no|on|off|y|n|[-+.]?(inf|nan))$/i;
-// Legal in JSON's strings, and not in a file of YAML; and marks of direction, which would show a line turned round to
-// whoever is about to paste it.
+// Characters that are legal in JSON strings but not in a YAML file, and direction marks, which would show a line
+// reversed to a person who pastes it.
 const UNSEEN = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]/g;
 
 const json = (value, indent) =>
@@ -41,7 +41,7 @@ function lines(value, indent) {
   });
 }
 
-/** The document as YAML, in which JSON's values mean the same. */
+/** The document as YAML, with JSON values, which mean the same there. */
 export function yaml(document) {
   return `${lines(document, "").join("\n")}\n`;
 }

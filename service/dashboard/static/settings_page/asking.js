@@ -1,9 +1,9 @@
-// Requests to the API, and the dialogs before them. What is refused is told where it was asked for.
+// Requests to the API, and the dialogs before them. A refusal is shown where the request was made.
 
 import { openDialog } from "../shared/dialogs.js";
 import { refusal, request, SessionEnded } from "../shared/session.js";
 
-/** Sends a request to the API, and gives the JSON of its answer (null: it has none); what it refuses is thrown. */
+/** Sends a request to the API, and returns the JSON of its answer (null: it has none); throws if it is refused. */
 export async function ask(method, url, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
   const response = await request(url, { method, headers, body: body && JSON.stringify(body) });
@@ -16,19 +16,19 @@ function show(element, text) {
   element.hidden = !text;
 }
 
-/** What was done, for everybody who reads the page. */
+/** Announces what was done, also to screen readers. */
 export function tell(text) {
   show(document.getElementById("problem"), "");
   show(document.getElementById("told"), text);
 }
 
-/** What could not be done, where no dialog is open. */
+/** Shows what could not be done, if no dialog is open. */
 export function complain(error) {
   show(document.getElementById("told"), "");
   show(document.getElementById("problem"), error.message);
 }
 
-/** The dialog of an id; what is in it is found by `find`. Null: the page has none. */
+/** The dialog with an id; `find` finds its elements. Null: the page has none. */
 export function dialog(id) {
   const element = document.getElementById(id);
   if (!element) return null;
@@ -44,7 +44,7 @@ export function dialog(id) {
       if (find(".problem")) problem("");
       openDialog(element);
     },
-    /** `action(fields)` does what the form asks for. It stays open, and tells why, if that throws. */
+    /** `action(fields)` does what the form asks for. If it throws, the dialog stays open, and shows why. */
     onSubmit(action) {
       const form = find("form");
       form.addEventListener("submit", async (event) => {
@@ -67,7 +67,7 @@ export function dialog(id) {
   };
 }
 
-/** Calls `action(button)` for clicks on buttons with a `data-` attribute, those of rows that come later, too. */
+/** Calls `action(button)` for clicks on buttons with a `data-` attribute, also in rows that are added later. */
 export function onClick(attribute, action) {
   document.addEventListener("click", (event) => {
     const button = event.target.closest(`button[data-${attribute}]`);

@@ -1,4 +1,4 @@
-// What a webhook was sent, newest first, kept true while it is looked at.
+// The messages to a webhook, newest first, kept up to date while they are shown.
 
 import { hasEnded, onSession, SessionEnded } from "../shared/session.js";
 import { moment } from "../shared/times.js";
@@ -15,14 +15,14 @@ function part(name, text, attributes = {}) {
   return element;
 }
 
-/** What became of a message, in words. */
+/** The result of a message, in words. */
 function outcome(delivery) {
   if (delivery.status !== null) return `answered ${delivery.status} in ${(delivery.seconds ?? 0).toFixed(2)} s`;
   if (delivery.answer) return delivery.answer;
   return delivery.attempts ? "no answer yet" : "not sent yet";
 }
 
-/** `changed()` is called when a look has ended: what was answered may have changed the webhook. */
+/** `changed()` is called after each update: the answers may have changed the webhook. */
 export function deliveries(changed) {
   const shown = dialog("deliveries-dialog");
   const list = shown.find("ol");

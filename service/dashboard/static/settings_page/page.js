@@ -1,4 +1,4 @@
-// The page of the settings: its buttons ask the API, and the page then shows what there is.
+// The settings page: its buttons call the API, and the page then shows the current state.
 
 import { copyOnClick } from "../shared/copying.js";
 import { openDialog } from "../shared/dialogs.js";
@@ -10,12 +10,13 @@ import { projects } from "./projects.js";
 import { tokens } from "./tokens.js";
 import { webhooks } from "./webhooks.js";
 
-/** Shows what there is now. */
+/** Shows the current state. */
 async function refresh() {
   patchLive(await fetchPage());
 }
 
-/** The same after tokens have changed; where whoever looks has to log in first, as after the first token, that page. */
+/** The same after tokens have changed; if the reader has to log in first, as after the first token, shows the log-in
+ * page. */
 async function renew() {
   try {
     await refresh();

@@ -1,4 +1,4 @@
-// Projects: made, and given quotas.
+// Projects: creating them, and setting quotas.
 
 import { ask, dialog, onClick, tell } from "./asking.js";
 
@@ -16,7 +16,7 @@ function quotas(fields) {
   return Object.fromEntries(given);
 }
 
-/** `refresh()` has the page show what there is now. */
+/** `refresh()` updates the page. */
 export function projects(refresh) {
   const making = dialog("project-dialog");
   if (!making) return;
@@ -29,7 +29,7 @@ export function projects(refresh) {
     await refresh();
   });
 
-  /** A project that is new can have tokens at once. */
+  /** A new project can have tokens at once. */
   function offer(name) {
     const choice = document.querySelector('#token-dialog select[name="project"]');
     const option = document.createElement("option");

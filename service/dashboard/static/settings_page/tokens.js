@@ -1,11 +1,11 @@
-// Tokens: made, shown once, revoked.
+// Tokens: creating, showing once, revoking.
 
 import { ask, dialog, onClick, tell } from "./asking.js";
 
 const DAY_MS = 86_400_000;
 const TOKENS = "/v1/admin/tokens";
 
-/** `refresh()` has the page show what there is now. */
+/** `refresh()` updates the page. */
 export function tokens(refresh) {
   const making = dialog("token-dialog");
   if (!making) return;
@@ -25,7 +25,7 @@ export function tokens(refresh) {
     made.open();
   });
 
-  // Only then: where it was the first token, the page as it is now asks for it.
+  // Only then: if it was the first token, the updated page asks for it.
   made.element.addEventListener("close", () => {
     const name = made.find("[data-name]").textContent;
     made.find("code#new-token").textContent = "";

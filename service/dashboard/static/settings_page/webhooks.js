@@ -1,11 +1,11 @@
-// Webhooks: made, tried out, enabled, removed.
+// Webhooks: creating, testing, enabling, removing.
 
 import { ask, complain, dialog, onClick, tell } from "./asking.js";
 import { deliveries } from "./deliveries.js";
 
 const WEBHOOKS = "/v1/webhooks";
 
-/** `refresh()` has the page show what there is now. */
+/** `refresh()` updates the page. */
 export function webhooks(refresh) {
   const messages = deliveries(refresh);
   onClick("deliveries", (button) => messages.show(button.dataset.deliveries, button.dataset.url));

@@ -1,11 +1,11 @@
-// What a reader chose on a page stands in the query of its address, so that a link or a reload shows the same again.
+// The choices of a reader on a page are in the query of its address, so that a link or a reload shows the same again.
 
 /** The chosen value of a name; null: nothing was chosen. */
 export function chosen(name) {
   return new URLSearchParams(location.search).get(name);
 }
 
-/** Writes a choice into the address, in place; null takes it out. */
+/** Writes a choice into the address, in place; null removes it. */
 export function choose(name, value) {
   const address = new URL(location.href);
   if (value === null) address.searchParams.delete(name);
@@ -18,7 +18,7 @@ export function chosenPairs(names) {
   return [...new URLSearchParams(location.search)].filter(([name]) => names.includes(name));
 }
 
-/** Writes pairs into the address in place of all that these names had. */
+/** Replaces all values of these names in the address by the given pairs. */
 export function choosePairs(names, pairs) {
   const address = new URL(location.href);
   for (const name of names) address.searchParams.delete(name);

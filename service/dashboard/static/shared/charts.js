@@ -11,8 +11,8 @@ const TITLE_LETTERS = 32; // of a line: the height of the lowest chart
 const TITLE_LINES = 3;
 
 /**
- * The title of an upright axis in lines, which are broken behind the signs between words: one line of a long name would
- * reach beyond the chart at both ends. What `literal` wrote for one letter stays whole.
+ * The title of a vertical axis in lines, broken after the characters between words: a long name on one line would be
+ * longer than the chart. An escape of `literal` for one letter is not broken.
  */
 function inLines(title) {
   const letters = (text) => text.match(/&#?\w+;|./gu) ?? [];
@@ -29,7 +29,7 @@ function inLines(title) {
   return shown.join("<br>");
 }
 
-/** The figure's layout in the page's colours; as long as `id` is the same, zoom is kept over updates. */
+/** The figure's layout in the page's colours; as long as `id` is the same, updates keep the zoom. */
 export function themed(figure, id) {
   const style = getComputedStyle(document.documentElement);
   const { xaxis, yaxis } = figure.layout;
@@ -64,11 +64,11 @@ function highlighted(figure, picked) {
   const front = curves
     .filter(isPicked)
     .map((trace) => ({ ...trace, opacity: 1, line: trace.line && { ...trace.line, width: 3.5 } }));
-  // What is drawn last lies on top.
+  // The last one drawn is on top.
   return [...legend, ...faded, ...front];
 }
 
-/** The points of a figure as a table; those that only mark others are left out. */
+/** The points of a figure as a table, without points that only mark others. */
 function tableOf({ data, layout }) {
   const traces = data.filter((trace) => trace.hoverinfo !== "skip");
   const isOfTrials = traces.some((trace) => trace.customdata);
@@ -87,7 +87,7 @@ export function chart(id, url, onPick) {
   let picked = null;
   let bound = false;
 
-  /** Thousands of rows are made for those who look at them. */
+  /** Thousands of rows are only made if the reader opens the table. */
   function fillTable() {
     if (table?.closest("details").open && service.known()) tabulate(table, tableOf(service.known()));
   }
@@ -111,7 +111,7 @@ export function chart(id, url, onPick) {
 
   dark.addEventListener("change", draw);
   return {
-    /** Asks for the figure and draws it; false: it was asked for anew meanwhile. */
+    /** Requests the figure and draws it; false: it was requested again meanwhile. */
     async load() {
       if (!(await service.load())) return false;
       await draw();
@@ -124,7 +124,8 @@ export function chart(id, url, onPick) {
   };
 }
 
-/** Draws every chart in this width; null: in that of its place. For paper a browser lays out the page, not what is drawn. */
+/** Draws every chart in this width; null: in the width of its place. For printing a browser lays out the page, but not
+ * drawings. */
 function redraw(width) {
   for (const plot of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(plot, { width, autosize: width === null });
 }

@@ -1,8 +1,8 @@
-// Buttons that copy a text: with `data-copy`, that of the element with this id.
+// Buttons that copy a text: with `data-copy`, the text of the element with this id.
 
 const COPIED = "Copied";
 
-/** Copies a text, which the button that asked for it says. */
+/** Copies a text; the button that was pressed then says so. */
 export async function copyText(text, button) {
   try {
     await navigator.clipboard.writeText(text);

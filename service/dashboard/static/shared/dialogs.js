@@ -1,13 +1,13 @@
-// Dialogs, and where the keyboard is after them: on what opened them, or on what has come in its place meanwhile.
+// Dialogs, and the keyboard focus after them: on the element that opened them, or on the one that has replaced it.
 
 import { placeOf } from "./focus.js";
 import { openModal, placeNotice } from "./session.js";
 
 const openers = new WeakMap(); // of dialogs: what opened each
 
-/** Opens a dialog in which nothing is chosen yet. */
+/** Opens a dialog without a choice in it. */
 export function openDialog(dialog) {
-  // What was asked for in a dialog is closed with it: the keyboard goes back to where that one was asked for.
+  // A dialog that was opened from another one closes with it: the focus returns to where the other one was opened.
   const opener = openers.get(openModal()) ?? document.activeElement;
   openers.set(dialog, opener);
   const restore = placeOf(opener);

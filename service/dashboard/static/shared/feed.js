@@ -1,11 +1,11 @@
-// What a chart has of the service: asked for whole, and then for what has come since.
+// The data of a chart from the service: requested completely first, and then only what is new.
 
 import { refusal, request } from "./session.js";
 
 /**
- * `address(known)`: where to ask; with what is known, for what has come since; null: whole. `merge(known, answer)` gives
- * what is known then. `load()` asks for all, `refresh()` for what has come since; each gives false where it was asked
- * anew meanwhile: only the answer to the last question counts, in whatever order they come.
+ * `address(known)`: the address of the request: with known data, for what is new; null: for everything. `merge(known,
+ * answer)` returns the new known data. `load()` requests everything, `refresh()` what is new; each returns false if
+ * there was a newer request meanwhile: only the answer to the last request counts, whatever the order of the answers.
  */
 export function feed(address, merge) {
   let known = null;
@@ -31,7 +31,7 @@ export function feed(address, merge) {
   };
 }
 
-/** Whether events tell of trials; null: there is no telling. */
+/** Whether events are about trials; null: unknown. */
 export function tellOfTrials(events) {
   return events === null || events.some((event) => event.kind.startsWith("trial."));
 }

@@ -1,13 +1,13 @@
-// Where the keyboard is after what had it has gone: on what has come in its place, or else on the page's heading.
+// The keyboard focus after its element has gone: on the element that has replaced it, or else on the page's heading.
 
 const nameOf = (element) => element.getAttribute("aria-label") ?? element.textContent.trim();
 
-/** Whether an element can have the focus where it is now. */
+/** Whether an element can have the focus now. */
 const isThere = (element) => element.isConnected && element.checkVisibility({ visibilityProperty: true });
 
 /**
- * Gives a function that sees to it, after the page has changed, that the keyboard is where it was: if this element is
- * gone or hidden, on the one that stands for it now. A live page renders its parts anew.
+ * Returns a function that restores the focus after the page has changed: if this element is gone or hidden, it goes to
+ * the one that has replaced it. A live page renders its parts again.
  */
 export function placeOf(element) {
   const [id, name] = [element.id, nameOf(element)];
@@ -29,7 +29,7 @@ export function placeOf(element) {
   };
 }
 
-/** Makes a change of the page; what it takes away does not take the keyboard along. */
+/** Makes a change to the page that does not lose the keyboard focus if it removes the focused element. */
 export function keepFocus(change) {
   const focused = document.activeElement;
   const restore = focused && focused !== document.body ? placeOf(focused) : () => {};

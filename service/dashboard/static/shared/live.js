@@ -1,5 +1,4 @@
-// Keeps a page true while things happen: listens to a stream of events and hands on what they said, at most twice a
-// second.
+// Keeps a page up to date: listens to a stream of events and passes them on, at most twice a second.
 
 import { keepFocus } from "./focus.js";
 import { hasEnded, onSession, request } from "./session.js";
@@ -14,16 +13,17 @@ const LOOK_MS = 5000;
 /** The event up to which the page has everything. */
 export const lastEvent = () => document.getElementById("moment").dataset.event;
 
-/** What is thrown where a page is not there any more. */
+/** Thrown if a page no longer exists. */
 export class Gone extends Error {}
 
 /**
- * Calls `refresh(events)` (async; gives false when there is nothing more to come) after events of the stream at `url`:
- * {id, kind, data} of each, in their order; null: there is no telling what has happened, so all is to be looked at.
+ * Calls `refresh(events)` (async; returns false when nothing more will come) after events of the stream at `url`: {id,
+ * kind, data} of each, in their order; null: it is unknown what has happened, so everything must be reloaded.
  * `after()`: the event up to which the page has everything.
- * The stream rests while the page is hidden: browsers allow only six connections to a host, over all tabs. While there
- * is no session it rests, too. One that was silent for long is opened anew: a browser does not notice that the other
- * end has gone, as while a machine slept, and keeps to itself the comments by which the service shows that it lives.
+ * The stream is closed while the page is hidden, because browsers allow only six connections to a host over all tabs,
+ * and while there is no session. A stream that was silent for long is opened again: a browser does not notice if the
+ * other end has gone, for instance while the machine slept, and does not show the page the comments by which the
+ * service signals that it is alive.
  */
 export function follow(url, refresh, after = lastEvent) {
   const note = document.getElementById("stream");
@@ -83,7 +83,7 @@ export function follow(url, refresh, after = lastEvent) {
       }
     }
     running = false;
-    // What takes long is asked for less often.
+    // Slow updates are requested less often.
     const now = performance.now();
     earliest = now + Math.min(MAX_INTERVAL_MS, Math.max(least, 3 * (now - began)));
     if (events === null || events.length) refreshSoon();
@@ -104,7 +104,7 @@ export function follow(url, refresh, after = lastEvent) {
       lost = true;
       tellLost();
       if (source?.readyState === EventSource.CLOSED) {
-        // Refused, not dropped: the browser does not try again by itself.
+        // The stream was refused, not interrupted: the browser does not try again by itself.
         close();
         lookAtAll(); // where the session has ended, or the job has, this finds out
         setTimeout(() => isAwake() && !source && open(), 3000);
@@ -132,7 +132,7 @@ export function follow(url, refresh, after = lastEvent) {
     tell("", "");
   }
 
-  /** After a rest: all at once rather than every event of the time. */
+  /** After a pause: one update for everything, instead of every missed event. */
   async function wake() {
     if (over || source || hasEnded()) return;
     events = null;
@@ -156,7 +156,7 @@ export function follow(url, refresh, after = lastEvent) {
   open();
 }
 
-/** Shows the page that says that there is no such thing: figures and buttons of what is gone would mislead. */
+/** Shows the page that says "not found": figures and buttons of something that is gone would mislead. */
 function showGone(next) {
   const section = next.querySelector("#main > section");
   if (!section) throw new Error("this 404 is none of the service's own");
@@ -166,8 +166,8 @@ function showGone(next) {
 }
 
 /**
- * What is at an address of this site now, as a document; by default, the page that is open. Throws if it cannot; where
- * there is nothing any more, the open page says so first.
+ * The current document at an address of this site; by default, that of the open page. Throws if that fails; if the
+ * address no longer exists, the open page says so first.
  */
 export async function fetchPage(address = location.href) {
   const response = await request(address, { headers: { Accept: "text/html" } });

@@ -25,7 +25,7 @@ function isKeyed(element) {
 }
 
 function patchAttributes(element, next) {
-  // What a person changed in the open page is not the server's to take back.
+  // The server must not undo what a person changed in the open page.
   const ours = (name) => name === "open" || name.startsWith("aria-pressed");
   for (const { name, value } of next.attributes) {
     if (!ours(name) && element.getAttribute(name) !== value) element.setAttribute(name, value);

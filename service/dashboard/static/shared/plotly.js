@@ -1,8 +1,8 @@
-// Plotly, begun when the page has been shown once: to read it takes longer than anything else.
+// Plotly, loaded when the page has been shown once: parsing it takes longer than anything else.
 
 let last = Promise.resolve();
 
-/** Draws after what was asked for before, and lets the reader click in between: each chart takes long by itself. */
+/** Draws after earlier requests, and lets the reader click in between, because each chart takes long. */
 export function inTurn(draw) {
   const mine = last.then(() => new Promise((resolve) => setTimeout(resolve))).then(draw);
   last = mine.catch(() => {});
@@ -10,7 +10,7 @@ export function inTurn(draw) {
 }
 
 function painted() {
-  // A page in the background is not painted, and in nobody's way.
+  // A page in the background is not painted, so drawing blocks nobody.
   if (document.hidden) return Promise.resolve();
   return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 }
@@ -29,8 +29,8 @@ function loaded() {
 }
 
 /**
- * Draws a chart that nobody sees, its axes and then a curve: what the browser compiles for it would double the time of
- * the first one.
+ * Draws an invisible chart, first its axes and then a curve: otherwise compiling the code would double the time of the
+ * first visible chart.
  */
 async function warmUp() {
   const chart = document.createElement("div");
@@ -42,7 +42,7 @@ async function warmUp() {
 
 let loading = null;
 
-/** Plotly, from where the page's <meta name="plotly"> says. Throws if it cannot be had. */
+/** Plotly, from the address in the page's <meta name="plotly">. Throws if it cannot be loaded. */
 export function plotly() {
   loading ??= painted()
     .then(loaded)

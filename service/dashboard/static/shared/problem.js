@@ -1,8 +1,8 @@
-// What went wrong, as the page says it: in the element `problem`, the newest alone.
+// The page's error message: in the element `problem`, only the newest one.
 
 let told = null;
 
-/** Says what went wrong with what the reader asked for. */
+/** Shows what went wrong with the reader's request. */
 export function complain(error) {
   told = error;
   const problem = document.getElementById("problem");
@@ -10,15 +10,15 @@ export function complain(error) {
   problem.hidden = false;
 }
 
-/** Says nothing any more, as when the reader asks for something else. */
+/** Removes the message, for instance when the reader makes another request. */
 export function forgetProblem() {
   told = null;
   document.getElementById("problem").hidden = true;
 }
 
 /**
- * What a part of the page says went wrong that draws itself, and tries again by itself: `tell(error)`, and `withdraw()`
- * once it has succeeded. `isTold()`: it has said so, and has not succeeded since.
+ * The messages of a part of the page that draws itself and tries again by itself: `tell(error)`, and `withdraw()` once
+ * it has succeeded. `isTold()`: it has shown an error, and has not succeeded since.
  */
 export function complaint() {
   let own = null;

@@ -1,4 +1,5 @@
-// Pages of what has ended, of which no stream tells: they look now and then whether it goes on, or is not there any more.
+// Pages of ended jobs and trials, which have no stream: now and then they check whether it continues, or no longer
+// exists.
 
 import { Gone } from "./live.js";
 import { hasEnded, request } from "./session.js";
@@ -6,8 +7,8 @@ import { hasEnded, request } from "./session.js";
 const LOOK_MS = 10_000;
 
 /**
- * While `isResting()`, calls `refresh()` (async) where something has happened to the job of the API's address `job`
- * after the event `after()`, or where there is no such job any more.
+ * While `isResting()`, calls `refresh()` (async) if something has happened to the job at the API's address `job` after
+ * the event `after()`, or if the job no longer exists.
  */
 export function lookAfter(job, { isResting, after, refresh }) {
   let running = false;

@@ -1,6 +1,6 @@
 // Tags as people write them: name=value, one a line.
 
-/** {tags}, or {problem}: why the text says none. */
+/** {tags}, or {problem}: why the text is not valid. */
 export function readTags(text) {
   const found = new Map();
   for (const line of text.split("\n").filter((one) => one.trim() !== "")) {

@@ -9,7 +9,7 @@ function ago(moment) {
   return "just now";
 }
 
-/** A moment, given as RFC 3339, as pages show it: how long ago it was, and under the pointer when, in UTC. */
+/** A time, given as RFC 3339, in the form that pages show: how long ago it was, and as a tooltip the time in UTC. */
 export function moment(text) {
   const [date, time] = new Date(text).toISOString().slice(0, 19).split("T");
   const element = Object.assign(document.createElement("time"), { dateTime: `${date}T${time}Z`, title: `${date} ${time} UTC` });
@@ -30,7 +30,7 @@ export function duration(seconds) {
   return `${Math.floor(hours / 24)} d ${padded(hours % 24)} h`;
 }
 
-/** Lets the times of `data-elapsed`, in seconds, go on from where the server last saw them. */
+/** Lets the times of `data-elapsed`, in seconds, continue from the server's last value. */
 function keepElapsed() {
   const since = new WeakMap(); // of each element: {told, at}
   setInterval(() => {

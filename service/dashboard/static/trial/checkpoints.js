@@ -1,4 +1,4 @@
-// The checkpoints of a trial that goes on or may, each file of them to be downloaded.
+// The checkpoints of a trial that continues or may continue; each of their files can be downloaded.
 
 import { refusal, request } from "../shared/session.js";
 
@@ -19,7 +19,7 @@ function entry(checkpoint, url) {
   return item;
 }
 
-/** `url`: where they are listed. */
+/** `url`: the address of their list. */
 export function checkpoints(url) {
   const list = document.getElementById("checkpoint-list");
   const note = document.getElementById("checkpoints-note");

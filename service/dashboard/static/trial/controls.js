@@ -1,10 +1,10 @@
-// The buttons of a trial's page that ask the API for something, and the dialogs before them.
+// The buttons of a trial's page that call the API, and the dialogs before them.
 
 import { send } from "../job/asking.js";
 import { openDialog } from "../shared/dialogs.js";
 import { complain, forgetProblem } from "../shared/problem.js";
 
-/** A value as it was written: JSON, or else a text. */
+/** A value as typed: JSON, or else a text. */
 function valueOf(text) {
   try {
     return JSON.parse(text);
@@ -13,7 +13,7 @@ function valueOf(text) {
   }
 }
 
-/** `trial`: the trial's path below its job. `shown()` brings the page up to date after an action. */
+/** `trial`: the trial's path below its job. `shown()` updates the page after an action. */
 export function controls(trial, shown) {
   async function act(action) {
     forgetProblem();
@@ -43,7 +43,7 @@ export function controls(trial, shown) {
     location.assign(`${location.pathname.replace(/\d+$/, "")}${(await response.json()).number}`);
   }
 
-  // The dialog stays until its trial is there: what was typed, and is refused, is to be corrected.
+  // The dialog stays open until its trial exists, so that refused values can be corrected.
   const refused = document.getElementById("vary-refused");
   document.querySelector("#vary-dialog form")?.addEventListener("submit", async (event) => {
     event.preventDefault();

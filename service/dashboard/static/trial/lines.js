@@ -1,5 +1,5 @@
-// What the ranks of a trial print, as it comes: each message of the stream is some lines of one rank. The lines are
-// searched here, and what is sought stands in the address.
+// The live output of a trial's ranks: each message of the stream is some lines of one rank. The lines are searched
+// here, and the search text is in the address.
 
 import { choose, chosen } from "../shared/address.js";
 import { hasEnded, onSession, refusal, request } from "../shared/session.js";
@@ -14,12 +14,12 @@ function element(name, text = "") {
   return made;
 }
 
-/** The text with each place where it has `sought` marked; upper and lower case are alike. */
+/** The text with each occurrence of `sought` marked, ignoring case. */
 function marked(text, sought) {
   const parts = [];
   const lower = text.toLowerCase();
   let from = 0;
-  // A letter whose lower case is longer would shift the places.
+  // A letter whose lower case is longer would shift the positions.
   for (let at = 0; sought && lower.length === text.length && (at = lower.indexOf(sought, from)) >= 0; ) {
     parts.push(text.slice(from, at), element("mark", text.slice(at, at + sought.length)));
     from = at + sought.length;
@@ -29,7 +29,7 @@ function marked(text, sought) {
 
 const counted = (count) => `${count} line${count === 1 ? "" : "s"}`;
 
-/** Shows the lines in the element `output`, those that come too; `tell(state, text)` is told of the stream. */
+/** Shows the lines in the element `output`, including new ones; `tell(state, text)` gets the state of the stream. */
 export function lines(tell) {
   const box = document.getElementById("output");
   const find = document.getElementById("find");
@@ -52,7 +52,7 @@ export function lines(tell) {
     return sought ? kept.length : 0;
   }
 
-  /** Shows the lines with what is sought among those here; those found elsewhere are put away. */
+  /** Shows the loaded lines that contain the search text; lines found by the service are removed. */
   function search() {
     const before = sought;
     sought = find.value.toLowerCase();
@@ -65,7 +65,7 @@ export function lines(tell) {
     found.textContent = sought ? `${counted(count)} with it among those here.` : "";
   }
 
-  /** Has the service look through all that is kept, and shows the last of what it finds. */
+  /** Lets the service search all kept output, and shows the last lines that it finds. */
   async function searchAll() {
     const address = new URL(box.dataset.address, location.href);
     address.searchParams.set("contains", find.value);
@@ -120,7 +120,7 @@ export function lines(tell) {
     return address;
   }
 
-  /** Nobody looks, or there is a stream. */
+  /** The page is hidden, or there is a stream. */
   const isUnwanted = () => document.hidden || hasEnded() || (source && source.readyState !== EventSource.CLOSED);
 
   function open() {
@@ -135,8 +135,8 @@ export function lines(tell) {
     });
   }
 
-  /** Finds out why there is no stream, which the browser does not ask for again by itself: the trial has ended (204), and
-   * may be retried, or it was deleted, or the session has ended, or the service had no place for one. */
+  /** Finds out why there is no stream, because the browser does not retry by itself: the trial has ended (204), and may
+   * be retried, or it was deleted, or the session has ended, or the service has too many streams. */
   async function lookWhy() {
     clearTimeout(timer);
     if (isUnwanted()) return;

@@ -1,4 +1,4 @@
-// The page with what the ranks of a trial print.
+// The page with the output of a trial's ranks.
 
 import { fetchPage } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";

@@ -1,4 +1,4 @@
-// A trial's page, kept live; what the reader chose of metric, axis and scale stands in its address.
+// A trial's page, kept live; the chosen metric, axis and scale are in its address.
 
 import { api } from "../job/asking.js";
 import { choose, chosen } from "../shared/address.js";
@@ -24,14 +24,14 @@ function figureAddress() {
   return `${api}${trial}/plots/curve?${new URLSearchParams(asked)}`;
 }
 
-/** Where the parts marked `data-live` are, with what is chosen. */
+/** The address of the parts marked `data-live`, with the choices. */
 function parts() {
   const address = new URL(location.href);
   address.searchParams.set("parts", "true");
   return address;
 }
 
-/** Whether something that happened may show here: what other trials measure, and their notes, do not. */
+/** Whether an event may change this page: measurements and notes of other trials do not. */
 const isShown = ({ kind, data }) => !["trial.measured", "trial.changed"].includes(kind) || data.number === number;
 
 const curve = chart("curve", figureAddress);
@@ -41,14 +41,14 @@ let drawnStep = actions().step;
 
 let turn = 0;
 
-/** Shows the parts as they are now, for what is chosen now. */
+/** Shows the current parts, for the current choices. */
 async function renew() {
   const own = ++turn;
   const page = await fetchPage(parts());
   if (own === turn) patchLive(page);
 }
 
-/** Brings the page up to date; false when neither the trial nor its job goes on, so that nothing more will come. */
+/** Updates the page; false when neither the trial nor its job continues, so nothing more will come. */
 async function refresh(events) {
   if (events !== null && !events.some(isShown)) return following;
   await renew();
@@ -81,7 +81,7 @@ document.addEventListener("click", async (event) => {
   try {
     await renew();
     await curve.load();
-    // What was zoomed into of another metric says nothing of this one.
+    // The zoom of another metric does not fit this one.
     await Plotly.relayout("curve", { "xaxis.autorange": true, "yaxis.autorange": true });
     if (link.dataset.choose === "metric") document.getElementById("curve-section").scrollIntoView({ block: "nearest" });
   } catch (error) {
@@ -89,7 +89,7 @@ document.addEventListener("click", async (event) => {
   }
 });
 
-// Arrow keys lead to the neighbours, where nothing on the page takes them for itself.
+// Arrow keys lead to the neighbouring trials, unless an element on the page uses them.
 document.addEventListener("keydown", (event) => {
   const way = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
   const isTaken = event.target !== document.body && !event.target.closest("#turn");
@@ -104,7 +104,7 @@ async function catchUp() {
 
 controls(trial, catchUp);
 
-// A trial that has ended may be taken up again elsewhere, or its job deleted.
+// An ended trial may be continued elsewhere, or its job deleted.
 lookAfter(api, { isResting: () => !following, after: lastEvent, refresh: catchUp });
 
 copyOnClick();

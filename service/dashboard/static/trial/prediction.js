@@ -1,10 +1,10 @@
-// What a trial was to cost, asked for when its fold is opened: the service builds the model for it.
+// The predicted cost of a trial, requested when its fold is opened, because the service builds the model for it.
 
 import { request } from "../shared/session.js";
 
 const PATIENCE_MS = 40_000; // the service answers after 25 s, with a refusal if need be
 
-/** Fills the fold each time that it is opened, since what was measured may have changed. */
+/** Fills the fold each time it is opened, because the measurements may have changed. */
 export function prediction(address) {
   const fold = document.getElementById("predicted");
   fold?.addEventListener("toggle", async () => {
