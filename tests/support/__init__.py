@@ -1,1 +1,1 @@
-"""Helpers of the suite itself: how its tests are shared out, watched and measured. No tests."""
+"""Helpers of the suite itself: distributing, watching and measuring its tests. No tests."""

@@ -1,4 +1,4 @@
-"""Many small cases in one test: for those that cost pytest more than they cost themselves."""
+"""Many small cases in one test, for cases whose cost in pytest is larger than their own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def all_of_them(cases: Sequence[Any], _test: str) -> Sequence[Any]:
 
 
 taken: Callable[[Sequence[Any], str], Sequence[Any]] = all_of_them
-"""Takes those that are to be run of the cases of a test of some name: set for runs of a part of the suite."""
+"""Selects the cases to run, given the cases and the name of their test; replaced if only a part of the suite runs."""
 
 
 def in_one_test(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:
     """`pytest.mark.parametrize`, except that all cases run in one test, which names the first that fails.
 
-    Stacked, every value of one meets every value of the other.
+    If two are stacked, every value of one is combined with every value of the other.
     """
     cases = list(values)
 

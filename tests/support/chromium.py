@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-"""Of the command, the best first: the shell is the same browser without windows, and takes a quarter less."""
+"""Names of the command, the best first: the shell is the same browser without windows, and takes a quarter less
+time."""
 
 
 def find_chromium() -> str:

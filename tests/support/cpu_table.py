@@ -1,8 +1,7 @@
 """A table of the CPU time that each test file takes: `tests/run --cpu-table=FILE`.
 
-CPU time of a file is that of its tests' own process and of all processes below it, from the file's first test to its
-last. What a process below takes that outlives its parents is lost, from when a file's first test begins that is its
-last.
+The CPU time of a file is that of its tests' own process and of all processes below it, from the file's first test to
+its last. If a process below outlives its parents, its time during the last file is lost.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _Times:
 
 
 class CpuTimes:
-    """A plugin of every process that runs tests; those of xdist's workers come together in the first process."""
+    """A plugin of every process that runs tests; the times of xdist's workers are collected in the first process."""
 
     def __init__(self, config: pytest.Config, file: Path) -> None:
         self._config, self._file = config, file
@@ -109,10 +108,10 @@ def _path(item: pytest.Item) -> str:
 
 
 def _spent(before: dict[psutil.Process, _Times], now: dict[psutil.Process, _Times]) -> tuple[float, float]:
-    """User and system seconds that processes have taken between two looks.
+    """User and system seconds that processes have taken between two snapshots.
 
-    Whoever has waited for a process that ended meanwhile has all that it took, of which the part before is not meant.
-    If nobody did, that part is nowhere, and nothing is left out for it.
+    If a process ended meanwhile and its parent waited for it, the parent has its whole time, from which the part before
+    the first snapshot is subtracted. If nobody waited for it, its time is nowhere, and nothing is subtracted.
     """
     none = _Times(0.0, 0.0, 0.0, 0.0)
     gone = [times for process, times in before.items() if process not in now]

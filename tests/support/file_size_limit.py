@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_end_at(num_bytes: int) -> Iterator[None]:
-    """This process may write no file above so many bytes.
+    """This process may write no file larger than this.
 
-    Nor does it keep what it compiles of imports meanwhile: Python takes a write of which the beginning alone was taken
-    for a whole one, and every other process would then find a module that ends early.
+    Meanwhile it does not write compiled modules either: Python takes a partial write for a complete one, so every other
+    process would find a truncated module.
     """
     (soft, hard), writes_nothing = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
     sys.dont_write_bytecode = True

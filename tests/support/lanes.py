@@ -1,20 +1,21 @@
-"""The lanes of the suite: which tests start what, and how pytest-xdist's workers share them.
+"""The lanes of the suite: which processes a test starts, and how pytest-xdist's workers share the tests.
 
-A test's lane is its marker, and pyproject.toml says what each promises:
+A test's lane is its marker; pyproject.toml describes each:
 
-- `services`: starts whole services, workers or Ray clusters, and kills some of them or looks at the clock. All of these
-  run one after the other, in the first worker: a worker of the service that starts ends what killed ones have left on
-  the machine, so that two such tests could change each other's subject.
-- `patient`: starts services or Ray clusters, too, but kills no worker of the service and has minutes for everything, so
-  that it may run beside any other test. They are in two rows that take about as long (`FIRST_ROW` and all others), so
-  that no more than three of all these run at once: each waits much, and two cores carry three and what else runs.
+- `services`: starts whole services, workers or Ray clusters, and kills some of them or depends on the clock. All of
+  these run one after the other, in the first worker: when a worker of the service starts, it ends what killed ones have
+  left on the machine, so two such tests would disturb each other.
+- `patient`: also starts services or Ray clusters, but kills no worker of the service and allows minutes for everything,
+  so it may run beside any other test. These tests are in two queues that take about the same time (`FIRST_ROW` and all
+  others). So at most three tests of these two lanes run at once: each waits a lot, and two cores can run three of them
+  and other tests.
 - `processes`: starts another process: ranks, a browser, a database server, a command.
 - none: starts no process. The fast ring, `tests/run --fast`, is of these (`rings.py`).
 
-Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has four workers for two cores:
-three begin with what waits much, services and both rows of the patient, and the fourth with what starts other
-processes, which waits little. What starts none comes last, file by file, so that all end together. The fast ring has
-three workers, as little in it waits.
+A test that uses a fixture that starts processes gets the marker automatically. `tests/run` has four workers for two
+cores: three begin with tests that wait a lot, services and both queues of `patient`, and the fourth with those that
+start other processes, which wait little. Tests that start none come last, file by file, so that all workers end
+together. The fast ring has three workers, because its tests hardly wait.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ from typing import Any
 import pytest
 
 LANES = ("services", "patient", "processes", "fast")
-"""In the order in which they are handed out."""
+"""In the order in which their tests are distributed."""
 FIXTURES = {
-    "ranks": pytest.mark.processes(minutes=1),  # together: they share them
+    "ranks": pytest.mark.processes(minutes=1),  # together, because they share the ranks
     "bundles": pytest.mark.patient,
     **dict.fromkeys(("two_ranks", "three_ranks", "four_ranks"), pytest.mark.processes),
     **dict.fromkeys(("browser", "postgresql_url", "s3"), pytest.mark.processes),
 }
-"""The marker of whoever asks for a fixture of this name."""
+"""The marker of tests that use a fixture of this name."""
 FIRST_ROW = ("tests/service/behaviour/", "tests/e2e/test_readme.py", "tests/e2e/test_example_package.py")
-"""Their patient tests take about as long as all others."""
+"""Their patient tests take about as long as all other patient tests."""
 NICENESS = 5
-"""Of all workers but the first: little enough that nothing starves."""
+"""The niceness of all workers except the first: little enough that nothing starves."""
 LANES_FILE = "lanes_file"
-"""Where the first worker leaves the lanes for the scheduler, which sees only names: a key of `workerinput`."""
+"""A key of `workerinput`: the file in which the first worker writes the lanes for the scheduler, which only sees
+names."""
 
 
 def lane(item: pytest.Item) -> str:
@@ -51,7 +53,7 @@ def lane(item: pytest.Item) -> str:
 
 
 def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:
-    """Marks the tests that have no marker of a lane by the fixtures that they ask for."""
+    """Marks the tests that have no marker of a lane by their fixtures."""
     for item in items:
         if lane(item) == "fast":
             for fixture in FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
@@ -59,9 +61,9 @@ def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:
 
 
 def position(item: pytest.Item) -> tuple[int, float]:
-    """Orders tests as they are handed out; equal for those that stay as they are collected.
+    """The sort key by which tests are distributed; equal for those that keep the order of collection.
 
-    Of a lane come those first whose marker says that they take longest: `services(minutes=5)`.
+    Within a lane, tests whose marker has the longest time come first: `services(minutes=5)`.
     """
     name = lane(item)
     marker = item.get_closest_marker(name)
@@ -69,8 +71,8 @@ def position(item: pytest.Item) -> tuple[int, float]:
 
 
 def scope(node_id: str, name: str) -> str:
-    """The tests that one worker runs in a row: all that start services, a half of the patient, or those of a file and a
-    lane, or that share warm ranks."""
+    """The group of tests that one worker runs in a row: all that start services, one queue of `patient`, those of a
+    file and a lane, or those that share warm ranks."""
     path = node_id.partition("::")[0]
     if name == "services":
         return name
@@ -93,12 +95,12 @@ def make_scheduler(config: pytest.Config, log: Any, lanes_file: Path) -> Any:
     """xdist's scheduler of whole scopes, with `scope`; the workers have collected in the order of `position`."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # of any type, therefore
+    class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # its base class is untyped
         _lanes: dict[str, str] | None = None
 
         @property
         def nodes(self) -> list[Any]:
-            return sorted(super().nodes, key=lambda node: str(node.gateway.id))  # whichever was ready first
+            return sorted(super().nodes, key=lambda node: str(node.gateway.id))  # independent of which was ready first
 
         def _split_scope(self, nodeid: str) -> str:
             if self._lanes is None:
@@ -106,7 +108,8 @@ def make_scheduler(config: pytest.Config, log: Any, lanes_file: Path) -> Any:
             return scope(nodeid, self._lanes[nodeid])
 
         def remove_node(self, node: Any) -> str | None:
-            """Gives the test that a worker died of to nobody else: xdist's own hands it out again and again."""
+            """Does not give the test that killed a worker to another one: xdist's own scheduler would do so again and
+            again."""
             units = self.assigned_work[node].values()
             left = ((unit, name) for unit in units for name, is_done in unit.items() if not is_done)
             unit, crashed = next(left, (None, None))
@@ -115,12 +118,12 @@ def make_scheduler(config: pytest.Config, log: Any, lanes_file: Path) -> Any:
             super().remove_node(node)
             return crashed
 
-    config.option.loadscopereorder = False  # by number of tests, which says nothing of how long they take
+    config.option.loadscopereorder = False  # it orders by the number of tests, which says nothing about their time
     return Scheduler(config, log)
 
 
 def lower_priority(worker_input: dict[str, Any] | None) -> None:
-    """Lets the first worker go before this process if it is another one.
+    """Gives the first worker priority over this process, if this is another one.
 
     Args:
         worker_input: what xdist tells a worker about itself; None: there are no workers.

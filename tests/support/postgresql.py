@@ -19,11 +19,11 @@ from sqlalchemy import create_engine, make_url, text
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOM_BYTES = 2**31
-"""Several servers at once, of a few databases of ten megabytes and a hundred of log each."""
+"""Room for several servers at once, each with a few databases of ten megabytes and a hundred megabytes of log."""
 
 
 class PostgresqlServer:
-    """A server that can be brought down and up again; its URL stays."""
+    """A server that can be stopped and started again; its URL stays the same."""
 
     def __init__(self, data: Path, *, keeps_data: bool = False) -> None:
         """Args: keeps_data: whether the directory stays when the server is closed; else it goes with the server."""
@@ -31,7 +31,7 @@ class PostgresqlServer:
 
     @property
     def url(self) -> str:
-        """Of the maintenance database."""
+        """The URL of the maintenance database."""
         url = make_url(self._server.get_uri()).set(drivername="postgresql+psycopg")
         return url.render_as_string(hide_password=False)
 
@@ -45,7 +45,7 @@ class PostgresqlServer:
         postmaster = self.process
         servants = postmaster.children()
         postmaster.send_signal(how)
-        # What is left of a killed server holds its memory for a moment, and no other can start meanwhile.
+        # The remains of a killed server hold its memory for a moment, and no other server can start meanwhile.
         psutil.wait_procs([postmaster, *servants], timeout=PATIENCE_SECONDS)
 
     def start(self) -> None:
@@ -66,8 +66,8 @@ class PostgresqlServer:
 
 
 def _memory() -> str | None:
-    """A directory in memory with room for the databases of a session: each is three hundred files, and half of the
-    processor time of its server is the disk's file system creating them. None: where temporary files are.
+    """A directory in memory with room for the databases of a session: each has three hundred files, and on disk
+    creating them takes half of the server's processor time. None: use the directory for temporary files.
     """
     directory = "/dev/shm"
     with suppress(FileNotFoundError):
@@ -78,10 +78,10 @@ def _memory() -> str | None:
 
 @contextmanager
 def controlled_postgresql_server(*, in_memory: bool = False) -> Iterator[PostgresqlServer]:
-    """A server of its own, whose data are on disk, or in memory where there is room.
+    """A new server, whose data are on disk, or in memory if there is room.
 
-    Not in pytest's temporary directory: run by root, the server belongs to another user, and every pytest session that
-    starts takes other users' access to that directory away, under the feet of a server that another session runs.
+    Its data are not in pytest's temporary directory: if root runs the tests, the server belongs to another user, and
+    each new pytest session removes other users' access to that directory, also while another session's server runs.
     """
     with tempfile.TemporaryDirectory(prefix="postgresql-", dir=_memory() if in_memory else None) as directory:
         server = PostgresqlServer(Path(directory) / "data")
@@ -93,9 +93,9 @@ def controlled_postgresql_server(*, in_memory: bool = False) -> Iterator[Postgre
 
 @contextmanager
 def postgresql_server() -> Iterator[str]:
-    """The URL of the maintenance database of a server of its own, whose data are in memory where there is room."""
+    """The URL of the maintenance database of a new server, whose data are in memory if there is room."""
     with controlled_postgresql_server(in_memory=True) as server:
-        # What a copy of a database waits for, and no test looks at.
+        # Copying a database would wait for these, and no test needs them.
         admin = create_engine(server.url, isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
             connection.execute(text("ALTER SYSTEM SET fsync = off"))

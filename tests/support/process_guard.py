@@ -1,4 +1,4 @@
-"""The guard of the fast ring: a test that starts a process without saying so by a marker fails."""
+"""The guard of the fast ring: a test without the right marker fails if it starts a process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STARTS: tuple[tuple[Any, str], ...] = (
     (BaseProcess, "start"),  # also of those that a fork server starts, or that are spawned
     *((os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")),  # `os.spawnv` forks
 )
-"""By whom Python starts a process, and the name of what does."""
+"""The objects with which Python starts a process, and the names of their functions."""
 
 
 class ProcessGuard:
-    """A plugin that notices which test starts a process, and fails those that are in no lane for it.
+    """A plugin that notices which test starts a process, and fails the test if its lane does not allow that.
 
-    It wraps the functions that start one. An audit hook would hear of them, too, but also of each `id`, and so of each
-    tensor that is a key of a dict: tests of the optimizer took a twentieth longer.
+    It wraps the functions that start one. An audit hook would also be called for them, but for each `id`, too, and so
+    for each tensor that is a key of a dict: tests of the optimizer took a twentieth longer.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class ProcessGuard:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Any:
-        if nextitem is None:  # the last test takes down what the whole session shared: a database server, a browser
+        if nextitem is None:  # the last test ends what the whole session shared: a database server, a browser
             self._is_unmarked = False
         outcome = yield
         if self._started:

@@ -15,8 +15,8 @@ _MOUNTED = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"'
 
 
 def run_with_read_only_disk(disk: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Runs a command, for which alone the directory `disk` lies on such a disk; skips the test where nothing can be
-    mounted."""
+    """Runs a command for which (and only for it) the directory `disk` is on such a disk; skips the test if nothing can
+    be mounted."""
     if subprocess.run([*_NAMESPACE, _MOUNTED, disk], check=False, capture_output=True).returncode:
         pytest.skip("nothing can be mounted here")
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""The papers of the project as tests read them: their blocks, commands, tables and the paths they name."""
+"""The papers of the project for tests: their blocks, commands, tables and the paths that they name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ README = "README.md"
 
 
 def papers() -> list[str]:
-    """Every README, what lies beside those of packages, and what stands in .github, by path in the repository."""
+    """Every README, the other papers next to those of packages, and those in .github, by path in the repository."""
     found = [ROOT / README]
     for pattern in (*(f"{package}/*.md" for package in PACKAGES), "*/README.md", "tests/*/README.md", ".github/*.md"):
         found += ROOT.glob(pattern)

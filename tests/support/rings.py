@@ -1,14 +1,14 @@
-"""The parts of the suite that a run may take: the fast ring, and the half that a commit draws.
+"""The parts of the suite that a run may select: the fast ring, and the half that a commit draws.
 
-`tests/run --fast` is of the tests that start no process. With a path it is all of them there. Without one it is one
-case in so many of each parametrised test, those within one test (`cases.in_one_test`) included, and no test that is
-marked `slow`: what a change breaks outside its own package, it seldom breaks in a single case. Each test begins with
-another case, so that tests with the same parameter meet other values, and where the cases of a kind stand together, a
-test of many meets every kind.
+`tests/run --fast` runs tests that start no process. With a path it runs all of them there. Without one it runs every
+`EVERY`th case of each parametrised test, including cases within one test (`cases.in_one_test`), and no test that is
+marked `slow`: if a change breaks something outside its own package, it seldom breaks a single case only. Each test
+begins with another case, so tests with the same parameter get different values, and if the cases of a kind are
+adjacent, a test with many cases gets every kind.
 
-`tests/run --draw COMMIT`, as `.ci/run --half` has it, is every second case of each test with more than two, and every
-second test that starts whole services or Ray, but for those marked `always`. Which they are, the name of the commit
-says: the same in each run of a commit, others for the next.
+`tests/run --draw COMMIT`, which `.ci/run --half` uses, runs every second case of each test with more than two, and
+every second test that starts whole services or Ray, except those marked `always`. The name of the commit decides which:
+the same in each run of a commit, others for the next one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.support.lanes import lane
 T = TypeVar("T")
 
 EVERY = 8
-"""Of the cases of a test, one in so many is in the fast ring."""
+"""One case in this many of a test is in the fast ring."""
 DRAWN_EVERY = 2
-"""Of the cases of a test, and of the tests that start services, one in so many is drawn by a commit."""
+"""One case in this many of a test, and one test in this many of those that start services, is drawn by a commit."""
 ALWAYS = "always"
-"""Marks tests with services that every commit draws."""
+"""The marker of tests with services that every commit draws."""
 IS_NAMED = "is_named"
-"""Where xdist's workers, who are given all paths by name, learn it: a key of `workerinput`."""
+"""A key of `workerinput` that tells xdist's workers, which always get all paths, whether the command named some."""
 
 
 def is_named(config: pytest.Config) -> bool:
@@ -45,7 +45,7 @@ def is_sampled(config: pytest.Config) -> bool:
 
 
 def within_one_test(config: pytest.Config) -> Callable[[Sequence[T], str], Sequence[T]]:
-    """Takes of the cases that a test of some name has within it those that are to be run."""
+    """A function that selects the cases to run, given the cases within one test and its name."""
     if is_sampled(config):
         return part
     commit = config.option.draw
@@ -58,14 +58,14 @@ def part(cases: Sequence[T], test: str) -> Sequence[T]:
 
 
 def drawn_part(cases: Sequence[T], test: str, commit: str, *, may_be_none: bool = False) -> Sequence[T]:
-    """Every second case of a test of that name; all where there are no more than two, unless none may be taken."""
+    """Every second case of a test of that name; all if there are at most two, unless none may be selected."""
     if len(cases) <= DRAWN_EVERY and not may_be_none:
         return cases
     return cases[zlib.crc32(f"{commit} {test}".encode()) % DRAWN_EVERY :: DRAWN_EVERY]
 
 
 def sample(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Of each test that is not slow some of its cases."""
+    """Some cases of each test that is not slow."""
     tests = _by_test(item for item in items if item.get_closest_marker("slow") is None)
     return {item for test, cases in tests.items() for item in part(cases, test)}
 

@@ -1,6 +1,6 @@
 """An S3 server in a process of its own, which fails on demand: `python -m tests.support.s3_server` prints its port.
 
-moto keeps the objects, in memory; requests come over HTTP as to any S3. Their credentials are not looked at.
+moto keeps the objects in memory; requests come over HTTP as to any S3. Credentials are not checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECRET = "not-to-be-seen"
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": SECRET,
-    "AWS_EC2_METADATA_DISABLED": "true",  # else pyarrow looks for the machine it is on
+    "AWS_EC2_METADATA_DISABLED": "true",  # otherwise pyarrow asks about the machine that it is on
 }
 """Credentials for the processes of tests, so that none could ever reach a real bucket."""
 
@@ -42,7 +42,7 @@ class S3Server:
         return f"s3://{bucket}/{path}?scheme=http&endpoint_override=127.0.0.1:{self.port}&region=us-east-1"
 
     def fail(self, requests: str, *, times: int, status: int = 503, code: str = "ServiceUnavailable") -> None:
-        """Answers the next requests, of which `METHOD /path` matches the expression, with an error."""
+        """Answers the next requests whose `METHOD /path` matches the expression with an error."""
         self._set_faults({"requests": requests, "times": times, "status": status, "code": code, "holds": False})
 
     def hold(self, requests: str) -> None:
@@ -64,7 +64,7 @@ class S3Server:
 
 
 def in_a_store(uri: str) -> StoreUri:
-    """The place of a URI, which is known to be in a store."""
+    """The place of a URI that is known to be in a store."""
     place = place_of(uri)
     assert isinstance(place, StoreUri)
     return place
@@ -72,7 +72,7 @@ def in_a_store(uri: str) -> StoreUri:
 
 @contextmanager
 def running() -> Iterator[S3Server]:
-    """A server for the time of the context."""
+    """A server that runs during the context."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.s3_server"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -86,7 +86,7 @@ def running() -> Iterator[S3Server]:
 
 
 class _Faulty:
-    """A WSGI application in front of another one, that answers some requests in its place."""
+    """A WSGI application in front of another one, which answers some requests instead."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application

@@ -1,7 +1,7 @@
 """Waiting for what other processes and threads do.
 
-Tests wait for events, and a limit is there only so that a hang ends: a machine may be many times slower than the one
-that a test was written on, and busy with other things. How fast something is, a test says by comparison.
+Tests wait for events, and a limit exists only to end a hang: a machine may be many times slower than the one that a
+test was written on, and busy with other things. A test of speed compares two things.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from typing import Any
 
 PATIENCE_SECONDS = 600.0
-"""For what takes some seconds on a quiet machine."""
+"""For events that take some seconds on a quiet machine."""
 LONG_PATIENCE_SECONDS = 3600.0
-"""For what takes minutes there: an installation, a job of many trials."""
+"""For events that take minutes there: an installation, a job of many trials."""
 
 IMPORT_SECONDS = 1.6
 """How long a new interpreter takes to import torch on two quiet cores."""
@@ -30,8 +30,8 @@ def wait_until(
     """Waits until `condition` holds.
 
     Args:
-        what: is waited for; part of the error.
-        more: what there is to be said if it is waited for in vain, such as logs.
+        what: the awaited event, for the error.
+        more: further text for the error, such as logs.
 
     Raises:
         AssertionError: it does not hold after `seconds`.
@@ -41,19 +41,20 @@ def wait_until(
         now = time.monotonic()
         if now - started > seconds:
             raise AssertionError(f"waited {seconds:.0f} s in vain: {what}\n{more()}")
-        # Looking takes time that those who are waited for could use.
+        # Checking takes time that the awaited processes could use.
         time.sleep(max(0.02, min(50 * (now - looked), 0.5)))
         looked = time.monotonic()
 
 
 @contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process, with text in its pipes. However the context is left, it has ended then, and its pipes are closed."""
+    """A process, with text in its pipes. When the context is left, in any way, it is ended, and its pipes are
+    closed."""
     with subprocess.Popen(command, text=True, **options) as process:
         try:
             yield process
         finally:
-            process.kill()  # nothing, once its end was waited for
+            process.kill()  # does nothing if it has been waited for
 
 
 def slowness() -> float:
@@ -64,7 +65,8 @@ def slowness() -> float:
 
 
 def run_in_a_session(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a session of its own, which is killed whole if it takes too long: ranks outlive torchrun."""
+    """Runs a command in a session of its own; the whole session is killed if it takes too long, because ranks outlive
+    torchrun."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started(command, start_new_session=True, **pipes, **options) as process:
         try:

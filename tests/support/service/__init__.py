@@ -1,1 +1,1 @@
-"""Helpers of the tests of the service: jobs as they happen, worker processes, servers, simulations. Never a test."""
+"""Helpers of the tests of the service: realistic jobs, worker processes, servers, simulations. Never a test."""

@@ -1,4 +1,4 @@
-"""Checks of what a job measured and recommends, as a user of either looks at it."""
+"""Checks of a job's measurements and recommendation, from the point of view of a user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def assert_measured(metrics: Mapping[str, float | None], name: str) -> None:
 
 
 def train_with_snippet(python: str, name: str, options: Mapping[str, Any]) -> Any:
-    """Two steps as a user who pastes the recommended Python takes them; the optimizer."""
+    """Takes two steps with the recommended Python, as a user who pastes it; returns the optimizer."""
     torch.manual_seed(0)
     workload = load(name, options)
     model = workload.build_model()
@@ -46,7 +46,7 @@ def assert_has_loss(weights: Path, config: Mapping[str, Any], loss: float | None
     model = workload.build_model()
     model.load_state_dict(load_file(weights))
     dtype = DTYPES[config["precision"]]
-    model.to(dtype).eval()  # as it is gathered where parameters are shards
+    model.to(dtype).eval()  # as it is gathered if parameters are shards
     with torch.no_grad(), torch.autocast("cpu", dtype, enabled=dtype is not torch.float32):
         sums = workload.evaluate(model, rank=0, world_size=1, device="cpu")
     total, count = sums["validation_loss"]

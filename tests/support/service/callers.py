@@ -1,4 +1,4 @@
-"""Callers with tokens of their own, and the service that asks for them."""
+"""Callers with their own tokens, and the service that requires them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def give_token(
 ) -> str:
     """The text of a new token; its project is made with these quotas if there is none.
 
-    One of the scope `code` alone is no longer made: it is stored as earlier versions have done.
+    A token with only the scope `code` can no longer be created: it is stored as earlier versions did.
     """
     with database.writing() as session:
         if ProjectRepository(session).find(project) is None:
@@ -42,7 +42,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A service that asks for tokens."""
+    """A service that requires tokens."""
 
     url: str
 
@@ -54,7 +54,7 @@ class Asked:
 
 @contextmanager
 def asking(database: Database, *, clock: Clock = utc_now, **settings: object) -> Iterator[Asked]:
-    """A service on `database` that lets nobody in without a token, and limits no rate unless told to."""
+    """A service on `database` that requires a token, and limits no rate unless told to."""
     values = {"access": "tokens", "requests_per_second": 0.0, **settings}
     with running(database, clock=clock, **values) as url:  # type: ignore[arg-type] # pydantic checks them
         yield Asked(url)

@@ -1,4 +1,4 @@
-"""Caveats as what they say, for tests of their words."""
+"""Caveats as sentences, for tests of their words."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def sentences(caveats: Iterable[Caveat]) -> list[str]:
 
 
 def sentences_of(stored: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Those of caveats as JSON."""
+    """The sentences of caveats in JSON."""
     return [caveat["sentence"] for caveat in stored]

@@ -21,13 +21,13 @@ from tests.support.postgresql import PostgresqlServer
 from tests.support.service.service_process import ServiceProcesses, is_run
 
 ENDS_THE_RUN = frozenset({"run", "worker", "raylet", "head"})
-"""Kills that cost the whole run; `MAX_CRASHES` in a row without progress make the job fail, by design."""
+"""Kills that end the whole run; `MAX_CRASHES` of them in a row without progress make the job fail, by design."""
 KINDS = ENDS_THE_RUN | {"rank", "trainable", "postgresql"}
 
 
 @dataclass
 class Killer:
-    """Brings down one part of the service at a time."""
+    """Kills one part of the service at a time."""
 
     service: ServiceProcesses
     server: PostgresqlServer
@@ -41,7 +41,7 @@ class Killer:
         return self.crashes < MAX_CRASHES - 1
 
     def alive(self) -> dict[str, Callable[[], None]]:
-        """The processes that can be killed at this moment, each with the way to do it."""
+        """The processes that can be killed now, each with the function that does it."""
         found: dict[str, list[psutil.Process]] = {"run": [], "rank": [], "trainable": [], "raylet": [], "head": []}
         for process in self.service.processes():
             with suppress(psutil.NoSuchProcess):
@@ -56,10 +56,11 @@ class Killer:
         return living | {"worker": self._kill_worker, "postgresql": self._kill_postgresql}
 
     def kill(self) -> str:
-        """Kills something that is alive, preferably of a kind that was killed seldom; its kind."""
+        """Kills a live process, preferably of a kind that was killed seldom; returns the kind."""
         living = self.alive()
         kinds = [kind for kind in sorted(living) if self.may_end_runs or kind not in ENDS_THE_RUN]
-        # What ends the run costs most time; it is tried half as often. The square has a few kills meet every kind.
+        # Kills that end the run cost most time; they are tried half as often. With the square, a few kills cover every
+        # kind.
         weights = [(1 if kind in ENDS_THE_RUN else 2) / (1 + self.kills[kind]) ** 2 for kind in kinds]
         [kind] = self.rng.choices(kinds, weights=weights)
         with suppress(psutil.NoSuchProcess):
@@ -86,7 +87,7 @@ def _kind(process: psutil.Process) -> str | None:
     name = process.name()
     if name.startswith("ray::Rank"):
         return "rank"
-    if name.startswith(("ray::WarmTrain", "ray::ResourceTrain")):  # names are cut; the second is Tune's for the first
+    if name.startswith(("ray::WarmTrain", "ray::ResourceTrain")):  # names are cut; the second is another one of Tune
         return "trainable"
     if name == "raylet":
         return "raylet"
@@ -99,7 +100,7 @@ def _kind(process: psutil.Process) -> str | None:
 
 @dataclass
 class Ledger:
-    """Facts that SQL must never contradict: they grow with each look."""
+    """Facts that SQL must never contradict: each check adds some."""
 
     service: ServiceProcesses
     job_id: str
@@ -108,7 +109,7 @@ class Ledger:
     finished: dict[int, Any] = field(default_factory=dict)
     runs: Counter[int] = field(default_factory=Counter)
     checkpointed: dict[int, int] = field(default_factory=dict)
-    """Step of the newest checkpoint seen of each unfinished trial."""
+    """Step of the newest checkpoint that was seen, for each unfinished trial."""
     last_event: int = 0
     floors: dict[int, int] = field(default_factory=dict)
     """Trials that were started again and have not reported since: the least step that they may begin with."""
@@ -116,11 +117,11 @@ class Ledger:
     progress: int = 0
     """New measurements and endings so far."""
     resumed: int = 0
-    """Times that a trial went on from a checkpoint."""
+    """The number of times that a trial continued from a checkpoint."""
 
     def check(self) -> None:
-        """Looks at the job's rows, events and checkpoints. Raises: AssertionError."""
-        # Before the rows: a trial may begin again, but not end and lose its checkpoints, between the two looks.
+        """Checks the job's rows, events and checkpoints. Raises: AssertionError."""
+        # Before the rows: between the two reads a trial may begin again, but not end and lose its checkpoints.
         checkpoints = self._newest_checkpoints()
         with self.service.database.reading() as session:
             events = EventRepository(session).after(self.last_event, project=None, job_id=self.job_id, limit=100_000)
@@ -170,7 +171,7 @@ class Ledger:
         directory = self.service.data_dir / "checkpoints" / self.job_id
         found: dict[int, int] = {}
         for number in range(self.num_trials):
-            with suppress(FileNotFoundError):  # it ended, and is removed meanwhile
+            with suppress(FileNotFoundError):  # it ended, and was removed meanwhile
                 steps = (int(path.name.removeprefix("step-")) for path in (directory / str(number)).glob("step-*"))
                 found[number] = max(steps, default=0)
         return found

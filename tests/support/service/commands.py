@@ -1,6 +1,6 @@
 """The command line in a test's own process, whose options are read once.
 
-`typer.testing` of Typer 0.29 makes all commands of the application anew for each one that it runs, which takes longer
+`typer.testing` of Typer 0.29 builds all commands of the application again for each one that it runs, which takes longer
 than most of them.
 """
 
@@ -14,11 +14,11 @@ from typer.testing import Result
 
 from service.cli.commands import app
 
-typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined] # it imports it for itself
+typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined] # the module imports it under this name
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """Runs a command: its output, and its exit status."""
+    """Runs a command; returns its output and its exit status."""
     return typer.testing.CliRunner().invoke(app, arguments, input=stdin)
 
 

@@ -58,7 +58,7 @@ PRUNED = [
 
 
 def trained_again(values: Mapping[int, Sequence[float | None]]) -> list[FinishedTrial]:
-    """Confirmation trials: of each found trial, the value with each seed; None: it diverged."""
+    """Confirmation trials: the value of each found trial with each seed; None: it diverged."""
     trials: list[FinishedTrial] = []
     for source, of_seeds in values.items():
         for seed, value in enumerate(of_seeds, start=1):

@@ -1,4 +1,4 @@
-"""A job whose trials others train, and its run, turn by turn or in a thread of the test."""
+"""A job whose trials clients train, and its run, turn by turn or in a thread of the test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def submit_external(database: Database, **fields: Any) -> str:
 
 
 def trials_of(database: Database, job: str) -> list[Trial]:
-    """The trials of a job, with what was measured."""
+    """The trials of a job, with their measurements."""
     with database.reading() as session:
         return TrialRepository(session).with_measurements(job)
 
@@ -62,7 +62,7 @@ def state_of(database: Database, job: str) -> JobState:
 
 
 class Run:
-    """The run of the next job, whose turns a test takes. One that is dropped is as if it had been killed."""
+    """The run of the next job; the test calls its turns. Dropping it is like killing it."""
 
     def __init__(self, database: Database, *, clock: Clock = utc_now) -> None:
         lease = claim(database, add_worker(database, now=clock()), now=clock())
@@ -83,10 +83,10 @@ class Run:
         )
         self.serving.begin()
         self.state = JobState.RUNNING
-        """Of the job, after the last turn."""
+        """The job's state after the last turn."""
 
     def turn(self) -> JobState:
-        """A turn, and what follows where it ends the run; the job's state then."""
+        """Takes a turn, and finishes the run if the turn ends it; returns the job's state."""
         failure = None
         if self.state.is_final:
             return self.state
@@ -109,7 +109,7 @@ class Run:
             release_job(session, self.lease, now=self._clock(), crash=None)
 
     def kill(self) -> None:
-        """Leaves everything as it is, and has the job's lease expire."""
+        """Leaves everything unchanged, and lets the job's lease expire."""
         with self._database.writing() as session:
             job = JobRepository(session).get_locked(self.lease.job_id)
             job.lease_expires_at = self._clock() - timedelta(seconds=1)

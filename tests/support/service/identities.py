@@ -1,4 +1,4 @@
-"""Identities of trials, as a rank tells them: of models that are really built."""
+"""Identities of trials as reported by a rank, from models that are really built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of jobs that cannot be, each with the field that is at fault."""
+"""Bodies of invalid jobs, each with the field at fault."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ Ts = TypeVarTuple("Ts")
 class _PromptLoop(asyncio.SelectorEventLoop):
     """An event loop that, once it is told to hurry, skips short sleeps.
 
-    uvicorn looks ten times a second whether it should stop, and sleeps for a tenth of a second at least once while it
-    stops: together longer than most tests take. Longer times are limits, and stay.
+    uvicorn checks ten times a second whether it should stop, and sleeps for a tenth of a second at least once while it
+    stops: together longer than most tests take. Longer sleeps are limits, and are kept.
     """
 
     _SHORT_SECONDS = 0.1
@@ -69,13 +69,14 @@ def running(
     why_no_worker: Callable[[], WorkerFault | None] | None = None,
     **settings: object,
 ) -> Iterator[str]:
-    """The address of a server on `database`; stopping it must not wait for whoever still listens to events."""
+    """The address of a server on `database`; stopping it must not wait for clients that still listen to events."""
     values = {"data_dir": Path("unused"), **settings}
     own = Settings(**values)  # type: ignore[arg-type] # pydantic checks them
     app = create_app(own, database, clock, data_are_here=data_are_here, why_no_worker=why_no_worker)
     server = Server(app)
     with socket.create_server(("127.0.0.1", port)) as listener:
-        # As those to the service: else the body of an answer waits 40 ms until the client has confirmed its head.
+        # Like the service's own sockets: otherwise the body of an answer waits 40 ms until the client has confirmed its
+        # head.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop = _PromptLoop()
         thread = threading.Thread(target=lambda: _run(server, listener, loop))
@@ -100,7 +101,7 @@ def finished_job(
     """The id of a job that succeeded: three search trials and one of the baseline.
 
     Args:
-        identity: of all of its trials; None: as in jobs of long ago, there is none.
+        identity: the identity of all of its trials; None: there is none, as in old jobs.
         fields: as `submit` takes them.
     """
     lease = claimed_job(database, **fields)

@@ -65,7 +65,7 @@ def submit(
 
     Args:
         model: the user's own name of the model.
-        fingerprint: of the model, where winners are asked for; likewise its shape.
+        fingerprint: of the model, if winners are asked for; likewise its shape.
     """
     wanted = specification(**fields)
     with database.writing() as session:
@@ -121,7 +121,7 @@ def begin_trial(
     values: Mapping[str, Scalar] | None = None,
     now: datetime = NOW,
 ) -> None:
-    """A running trial with the default parameters but for `values`, of the search, or of the baseline with this
+    """A running trial with the default parameters except for `values`, of the search, or of the baseline with this
     optimizer (None: the only one)."""
     with database.writing() as session:
         _begin(session, lease, number, phase, optimizer, values, now)
@@ -145,7 +145,7 @@ def _begin(
 
 
 def fork_trial(database: Database, lease: Lease, number: int, *, parent: int, step: int, lr: float) -> None:
-    """A running fork with the default parameters but for `lr`."""
+    """A running fork with the default parameters except for `lr`."""
     with database.writing() as session:
         plan = plan_job(JobRepository(session).get(lease.job_id).specification)
         parameters = {**plan.spaces[Phase.SEARCH].defaults(), "lr": lr}
@@ -197,8 +197,8 @@ def _measured(step: int, loss: float, offset: float = 0.0) -> Measurement:
 def _run(
     session: Session, lease: Lease, number: int, loss: float, now: datetime, identity: StoredIdentity | None = None
 ) -> None:
-    """A running trial's measurements, the loss of which falls over 40 steps, and its end, in one transaction: as many
-    events as a trial that a job runs has, in a fraction of the time."""
+    """A running trial's measurements, whose loss falls over 40 steps, and its end, in one transaction: the same number
+    of events as for a trial that a job runs, in a fraction of the time."""
     reported = [_measured(step, loss * 40 / step) for step in (10, 20, 30, 40)]
     record_measurements(session, lease, [TrialMeasurements(number, reported, identity)], now=now)
     finish_trial(session, lease, number, TrialState.COMPLETED, now=now)
@@ -263,15 +263,15 @@ def run_trial(
     identity: StoredIdentity | None = None,
     values: Mapping[str, Scalar] | None = None,
 ) -> None:
-    """A completed trial whose loss falls to `loss` over 40 steps, with the default parameters but for `values`."""
+    """A completed trial whose loss falls to `loss` over 40 steps, with the default parameters except for `values`."""
     with database.writing() as session:
         _begin(session, lease, number, phase, None, values, now)
         _run(session, lease, number, loss, now, identity)
 
 
 def store_trials(database: Database, job_id: str, trials: Sequence[Mapping[str, Any]]) -> None:
-    """Trials as if they had been run, numbered from 0, in one statement: {column: value} of each, else of a trial of
-    the search that completed.
+    """Stores trials as if they had been run, numbered from 0, in one statement: {column: value} of each; other columns
+    are those of a completed trial of the search.
     """
     rows = []
     with database.writing() as session:

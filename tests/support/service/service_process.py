@@ -40,23 +40,23 @@ class ServiceProcesses:
     database: Database
     data_dir: Path
     lease_seconds: float = 10.0
-    """Short, for tests wait for its end; and longer than a worker on a busy machine may be kept from renewing it."""
+    """Short, because tests wait for its end; but longer than a busy machine may delay a worker's renewal."""
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def slowly(self, seconds_per_step: float) -> dict[str, Any]:
-        """Options of a workload whose steps take so long until `hurry` is called."""
+        """Options of a workload whose steps take this long until `hurry` is called."""
         return {"seconds_per_step": seconds_per_step, **self.until_hurry()}
 
     def until_hurry(self) -> dict[str, Any]:
-        """Options of a workload whose steps are slow, if they are, only until `hurry` is called."""
+        """Options of a workload whose slow steps, if any, end when `hurry` is called."""
         return {"hurry_file": str(self.data_dir / "hurry")}
 
     def hurry(self) -> None:
-        """Has trials that were slow, to leave time for what a test does meanwhile, go on at full speed."""
+        """Lets trials that were slow, to give a test time, continue at full speed."""
         (self.data_dir / "hurry").touch()
 
     def settle(self) -> None:
-        """Ends whatever jobs are left, and has slow trials of the next ones be slow again: before another test."""
+        """Prepares the next test: ends all remaining jobs, and makes slow trials of later jobs slow again."""
         with self.database.reading() as session:
             left = [job.id for job in JobRepository(session).page(project=None, limit=1000) if not job.state.is_final]
         for job_id in left:
@@ -65,7 +65,7 @@ class ServiceProcesses:
         (self.data_dir / "hurry").unlink(missing_ok=True)
 
     def start_worker(self, *, seconds_ahead: float = 0.0) -> subprocess.Popen[bytes]:
-        """A new worker; `seconds_ahead`: as on a machine whose clock is off by so much."""
+        """A new worker; `seconds_ahead`: its clock is off by this much, as on another machine."""
         off_by = {"TEST_SECONDS_AHEAD": str(seconds_ahead)} if seconds_ahead else {}
         environment = {
             **os.environ,
@@ -121,7 +121,7 @@ class ServiceProcesses:
             return 0 if share is None else share.num_groups
 
     def waits(self, job_id: str) -> list[str | None]:
-        """The reasons that the job's run has told for waiting, one after the other; None: it waits no more."""
+        """The reasons for waiting that the job's run has reported, one after the other; None: it no longer waits."""
         with self.database.reading() as session:
             events = EventRepository(session).after(0, project=None, job_id=job_id, limit=1_000_000)
             return [event.data["waiting_for"] for event in events if event.kind == "job.changed"]
@@ -137,7 +137,7 @@ class ServiceProcesses:
 
     @contextmanager
     def end_held_up(self) -> Iterator[None]:
-        """Has a run wait in the middle of writing its job's end, which it has begun when the block is entered.
+        """Makes a run wait in the middle of writing its job's end, which it has begun when the block is entered.
 
         On PostgreSQL only. No job may end while this waits for one.
         """
@@ -156,7 +156,7 @@ class ServiceProcesses:
         return "\n".join(f"--- {file.name}\n{file.read_text()[-6000:]}" for file in files if file.exists())
 
     def processes(self) -> list[psutil.Process]:
-        """Every process that this service has started, or that one of those has, in whatever session it is."""
+        """Every process that this service or one of its processes has started, in any session."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -165,7 +165,7 @@ class ServiceProcesses:
         return found
 
     def processes_of_runs(self) -> list[psutil.Process]:
-        """Those of `processes` that are neither a worker nor its launcher."""
+        """The processes that are neither a worker nor its launcher."""
         workers = {worker.pid for worker in self.workers}
         return [
             process for process in self.processes() if process.pid not in workers and not _is_launcher(process, workers)
@@ -184,7 +184,7 @@ class ServiceProcesses:
         return [d for worker in self.workers for d in Path("/tmp").glob(f"shampoo-{worker.pid}-*")]
 
     def close(self) -> None:
-        """Ends all workers, and what a test that failed may have left besides."""
+        """Ends all workers, and anything else that a failed test may have left."""
         for worker in self.workers:
             worker.terminate()
             worker.send_signal(signal.SIGCONT)
@@ -221,8 +221,8 @@ def lasting(migrated_file: Path, directory: Path, *, num_workers: int = 1) -> It
 
 
 def for_one_test(service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
-    """A service that tests share, for one of them: it knows the troubled workload, and no job is left unfinished, and
-    no process but the worker's."""
+    """A shared service, for one test: it knows the troubled workload, and afterwards no job is unfinished and only the
+    worker's processes are left."""
     monkeypatch.syspath_prepend(PLUGIN)
     yield service
     service.settle()
@@ -238,7 +238,7 @@ def is_run(process: psutil.Process) -> bool:
 
 
 def _is_launcher(process: psutil.Process, workers: Set[int]) -> bool:
-    """True for the launcher of one of these workers; what is forked from it shows the same command line."""
+    """True for the launcher of one of these workers; its forks show the same command line."""
     with suppress(psutil.NoSuchProcess):
         return process.ppid() in workers and LAUNCHER in process.cmdline()
     return False

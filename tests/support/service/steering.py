@@ -1,4 +1,4 @@
-"""Steps of those who steer a job, as tests take them."""
+"""Steps of users who steer a job, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuned models as transfers know them: their situations, configs of a store, and what the shipped ones say together."""
+"""Tuned models for tests of transfers: their situations, stored configs, and the common answer of the shipped ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stored(
 
 
 def adapters(width: int, num_blocks: int = 2) -> Situation:
-    """Of the layers of a GPT-2, as `service.transfer.adapters` measured the smallest."""
+    """The situation of adapters of a GPT-2's layers, as `service.transfer.adapters` measured the smallest."""
     sides = [(width, width), (3 * width, width), (4 * width, width), (width, 4 * width)]
     factors = [shape for outputs, inputs in sides for shape in ((outputs, 8), (8, inputs))]
     shape = ModelShape(tuple(ParameterShape("adapter", one, num_blocks) for one in factors))
@@ -45,8 +45,8 @@ PATIENCE_SECONDS = 600.0
 
 
 def ask_ahead(monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]) -> None:
-    """Has what the shipped table's models say together kept for a request with this body. On a busy machine the process
-    may take longer than requests wait, which then are answered without it."""
+    """Caches the common answer of the shipped table's models for a request with this body. On a busy machine its
+    process may take longer than requests wait, and they would be answered without it."""
     question = question_of(UntunedQuestion.model_validate(body).wanted.target)
     assert question is not None, "no model of the table is near"
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Webhooks in tests: a server in a thread that they lead to, and their messages, sent as a worker does."""
+"""Webhooks in tests: a server in a thread that receives them, and their messages, sent as a worker does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 
 class Receiver:
-    """A server that notes what it is sent, and answers as it is told."""
+    """A server that records the messages, and answers as it is told."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
@@ -52,12 +52,12 @@ class Receiver:
         self._thread.join()
 
     def told(self) -> list[str]:
-        """The states of jobs, as they were told."""
+        """The states of jobs in the received messages."""
         return [json.loads(body)["data"]["state"] for _, body in self.requests]
 
 
 def deliver(database: Database, *, allows_private: bool, clock: Clock = utc_now) -> int:
-    """Sends what webhooks are to be told by now, and notes what they answer; how many messages that were."""
+    """Sends the messages that are due, and records the answers; returns the number of messages."""
 
     async def send_all() -> int:
         with ThreadPoolExecutor(1) as threads:

@@ -1,4 +1,4 @@
-"""Packages for tests: wheels in a directory that pip takes for its only index."""
+"""Packages for tests: wheels in a directory that is pip's only index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def write_wheel(directory: Path, name: str, source: str, *, version: str = "1.0", requires: Sequence[str] = ()) -> None:
-    """A wheel of one module, called as the package with `_` for `-`."""
+    """Writes a wheel with one module, named like the package with `_` for `-`."""
     directory.mkdir(exist_ok=True)
     module = name.replace("-", "_")
     own = f"{module}-{version}.dist-info"
@@ -23,6 +23,6 @@ def write_wheel(directory: Path, name: str, source: str, *, version: str = "1.0"
 
 
 def index_alone(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-    """Has pip, in this process's children, know the wheels of a directory and no others."""
+    """Lets pip, in this process's children, find only the wheels of a directory."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(directory))

@@ -25,13 +25,13 @@ def pairs(*shapes: tuple[int, int, int], dtype: torch.dtype = torch.float64, zer
 
 
 def flat(given: Sequence[Pair]) -> list[Tensor]:
-    """A and B in turns."""
+    """A and B alternating."""
     return [factor for pair in given for factor in pair]
 
 
 class Regression:
-    """Least squares for the products of pairs, each on inputs of its own whose scales differ by a factor of ten; the
-    best products have more than the pairs' ranks."""
+    """Least squares for the products of pairs, each on its own inputs, whose scales differ by a factor of ten; the best
+    products have higher ranks than the pairs."""
 
     def __init__(self, given: Sequence[Pair], *, seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -54,7 +54,7 @@ class Regression:
     def train(
         self, given: Sequence[Pair], optimizer: Optimizer, num_steps: int, *, after: Callable[[], None] = lambda: None
     ) -> float:
-        """The loss before the last of so many steps; `after` is called after each."""
+        """The loss before the last of `num_steps` steps; `after` is called after each."""
         loss = torch.zeros(())
         for _ in range(num_steps):
             optimizer.zero_grad()

@@ -34,7 +34,8 @@ INNER: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
         member: functools.partial(Shampoo, lr=0.02, weight_decay=0.1, preconditioner=member, precondition_frequency=3)
         for member in _WITH_FACTORS
     },
-    # The length of its steps does not depend on the gradient's, so 100 of them must be long enough to arrive.
+    # The length of its steps does not depend on the gradient's, so 100 of them must be long enough to reach the
+    # minimum.
     "spectral": lambda params: Shampoo(params, lr=0.05, weight_decay=0.1, preconditioner="spectral"),
 }
 

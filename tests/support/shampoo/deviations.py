@@ -44,7 +44,7 @@ SCHEDULES: Choices = {
     "start_of_rare_statistics": {"statistics_frequency": 3},
 }
 STAGGER: Choices = {"staggered": {}, "at_once": {"stagger_refresh": False}}
-# The reference knows no tolerance; this one makes the optimizer look how far a basis is off, and leave none as it is.
+# The reference has no tolerance; this one makes the optimizer measure the error of a basis, but never keep one.
 TOLERANCE: Choices = {"unasked": {}, "measured": {"refresh_tolerance": 1e-14}}
 GEOMETRY: Choices = {
     "blocks": {},
@@ -105,7 +105,7 @@ OPTIONS: dict[str, dict[str, Choices]] = {
         "schedule": {name: SCHEDULES[name] for name in ("default_start", "every_step")},
         "solver": BASIS_SOLVERS,
         "averages": AVERAGES,
-        # The first statistics are of one gradient, so there is always a null eigenvalue.
+        # The first statistics are from one gradient, so there is always a null eigenvalue.
         "damping": {**DAMPING, "relative": {"epsilon": 1e-5}},
         "decay": DECAYS,
         "momentum": MOMENTUM,
@@ -146,31 +146,31 @@ def combinations(member: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if averaged and config["betas"][1] == 1 and config["grafting_beta2"] is None:
             config["grafting_beta2"] = 0.99
         if config["solver"] == "coupled_newton" and config["pseudo_inverse"]:
-            # It has no eigenvalues to leave out.
+            # This one has no eigenvalues to leave out.
             config["solver"] = None
         if config["solver"] == "coupled_newton":
             config["refresh_tolerance"] = 0.0  # nor a basis to measure
         if choices.get("max_preconditioner_dim") == 18 and (
             member == "soap" or config["solver"] in ("qr", "cholesky_qr")
         ):
-            # Not from the first gradient of 11×12, which leaves a dimension of a factor null, for qr to start from.
+            # Not from the first gradient of 11×12, because qr would then start from a factor with a null dimension.
             config["start_preconditioning_step"] = config["start_preconditioning_step"] or 7
         yield f"{member}-{name}", config
 
 
 # Two gradients give every factor full rank.
 SECOND_STEP: dict[str, Any] = {"start_preconditioning_step": 2}
-# The null eigenvalue of a matrix's first gradient is rounding, 1e-7 of the largest: beside ε = 1e-6 that is a tenth.
+# The null eigenvalue of a matrix's first gradient is rounding, 1e-7 of the largest: a tenth of ε = 1e-6.
 DAMPED: dict[str, Any] = {"epsilon": 1e-4}
 
 FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
-    # Of each, settings and the largest deviation over 30 steps that rounding in float32 explains.
+    # For each: settings, and the largest deviation over 30 steps that rounding in float32 explains.
     "shampoo": (DAMPED, 2e-5),
     "soap": ({"preconditioner": "soap", **SECOND_STEP}, 2e-5),
     "soap_eigh64": ({"preconditioner": "soap", "solver": "eigh64", **SECOND_STEP}, 2e-5),
     "soap_cholesky_qr": ({"preconditioner": "soap", "solver": "cholesky_qr", **SECOND_STEP}, 2e-5),
-    # Here from the first gradient, so beside more damping; and the steps of subspace iteration start from what float32
-    # knows of the null eigenvector.
+    # Here from the first gradient, so with more damping; and the steps of subspace iteration start from the null
+    # eigenvector as float32 represents it.
     "kl_eigh64": ({"preconditioner": "kl", "solver": "eigh64", "epsilon": 1e-2}, 2e-5),
     "kl": ({"preconditioner": "kl", "epsilon": 1e-2}, 1e-4),
     "kl_cholesky_qr": ({"preconditioner": "kl", "solver": "cholesky_qr", "epsilon": 1e-2}, 1e-4),
@@ -178,7 +178,7 @@ FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
     "spectral": ({"preconditioner": "spectral"}, 1e-4),
     "swan": ({"preconditioner": "spectral", "standardize_rows": True, "betas": (0.0, 0.999)}, 1e-4),
     "rows": ({"preconditioner": "spectral", "matrix_norm": "rows"}, 2e-5),
-    # Nothing is left along the leading directions but rounding, and the same iterations enlarge that.
+    # Along the leading directions only rounding is left, and the same iterations enlarge it.
     "rank": ({"preconditioner": "spectral", "rank": 4, "betas": (0.9, 0.95)}, 1e-3),
     "none": ({"preconditioner": "none"}, 2e-5),
     **{
@@ -186,7 +186,7 @@ FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
         for solver in ("eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr")
         for name, condition in {"damped": DAMPED, "from_the_second_step": SECOND_STEP}.items()
     },
-    # Nor does a pseudo-inverse see a null eigenvalue that lies far below its threshold.
+    # A pseudo-inverse does not see a null eigenvalue far below its threshold either.
     "shampoo_pseudo_inverse": ({"pseudo_inverse": True, **DAMPED}, 2e-5),
 }
 
@@ -204,9 +204,10 @@ def deviation(
 
     Args:
         config: every keyword argument of `Shampoo`.
-        num_steps: by default each unit's refresh at the start and the next one, and the one after it of most, with
-            every schedule here.
-        scales: for each step, in place of `num_steps`, what each tensor's gradient is multiplied by; None: it has none.
+        num_steps: by default enough for each unit's first and second refresh, and for the third one of most, with every
+            schedule here.
+        scales: instead of `num_steps`, the factors by which each tensor's gradient is multiplied in each step; None: no
+            gradient.
         device: where the optimizer steps, with the solver that is the default there if `config` names none.
     """
     at_home = parameters(shapes, dtype)
@@ -228,7 +229,7 @@ def deviation(
         reference.step(gradients)
         for param, expected, at in zip(params, reference.weights, start, strict=True):
             difference = (param.detach().cpu().double() - expected).norm()
-            if difference == 0:  # also where neither has moved, or there is nothing to move
+            if difference == 0:  # also if neither has moved, or there is nothing to move
                 continue
             # A comparison with NaN would let it pass.
             worst = max(worst, (difference / (expected - at).norm()).nan_to_num(nan=torch.inf).item())
@@ -236,17 +237,17 @@ def deviation(
 
 
 def num_steps_of(config: dict[str, Any]) -> int:
-    """Steps in which every unit is refreshed at the start, and then from that basis at its phase.
+    """The number of steps in which every unit is refreshed at the start, and then again from that basis at its phase.
 
-    A third time is no other than the second; `test_each_member_follows_the_reference_in_float32` has it.
+    A third refresh does not differ from the second; `test_each_member_follows_the_reference_in_float32` has one.
     """
     h = Hyperparameters(**{name: value for name, value in config.items() if name in NAMES})
     if h.preconditioner in ("spectral", "none"):
-        return 7  # as one is, so are all; several, because averages and the weights carry an error on
+        return 7  # all steps are alike; several, because averages and the weights carry an error on
     return max(7, h.first_refresh + h.refresh_period)
 
 
 def solver_on(config: dict[str, Any], device: str) -> str:
-    """The solver that `Shampoo` with these keyword arguments uses there; the reference has that of the CPU."""
+    """The solver that `Shampoo` with these keyword arguments uses on the device; the reference uses that of the CPU."""
     known = {name: value for name, value in config.items() if name in NAMES}
     return Hyperparameters(**known).solver_on(torch.device(device).type)

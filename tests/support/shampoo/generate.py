@@ -1,9 +1,9 @@
 """Text that follows from the declarations of Shampoo's hyperparameters: `python -m tests.support.shampoo.generate`.
 
-Writes the keyword arguments of `Shampoo`, which users, editors and type checkers read; what `help` says of them; the
-table of what a search may set and the rule for a first learning rate, which the API reads without importing torch; and
-the table of the manual.
-`tests/shampoo/test_hyperparameters.py` and `tests/search_spaces/test_optimizers.py` hold them against the declarations.
+Writes the keyword arguments of `Shampoo`, which users, editors and type checkers read; their `help`; the table of
+values that a search may set and the rule for a first learning rate, which the API reads without importing torch; and
+the table of the manual. `tests/shampoo/test_hyperparameters.py` and `tests/search_spaces/test_optimizers.py` compare
+them with the declarations.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shampoo.starting_values import (
 )
 
 CONSTRUCTOR = Path(optimizer.__file__)
-# Not imported: the presets are checked against the table that is to be written.
+# Not imported: the presets are checked against the table that this writes.
 TABLE = CONSTRUCTOR.parent.parent / "search_spaces" / "shampoo_arguments.py"
 MANUAL = CONSTRUCTOR.with_name("README.md")
 HELP = CONSTRUCTOR.with_name("argument_docs.py")
@@ -47,8 +47,8 @@ def keyword_arguments() -> dict[str, str]:
 
 
 def manual_table() -> str:
-    """The table of the manual: of each hyperparameter its default, the members that use it, and the first sentence
-    of its prose with what None means."""
+    """The table of the manual: for each hyperparameter its default, the members that use it, and the first sentence of
+    its prose with the meaning of None."""
     prose = _prose()
     rows: list[str] = []
     for name, one in DECLARATIONS.items():
@@ -63,7 +63,7 @@ def manual_table() -> str:
 def help_module() -> str:
     """The module with the docstring of the constructor: all prose of each hyperparameter, for the members that use it.
 
-    Written out because a process has no field's docstring.
+    Written to a file because the docstrings of fields do not exist at run time.
     """
     entries = {"params": "Parameters, pairs of a name and one, or groups: dicts of `params` and what differs there."}
     for name, text in _prose().items():
@@ -101,7 +101,7 @@ def write() -> None:
 
 
 def table() -> str:
-    """The module with the table of what a search may set."""
+    """The module with the table of values that a search may set."""
     entries = "".join(f'    "{name}": {_argument(one)},\n' for name, one in DECLARATIONS.items())
     in_flight = "".join(f'        "{name}",\n' for name, one in DECLARATIONS.items() if one.in_flight)
     members = ", ".join(f'"{name}"' for name in sorted(HIGHER_IN_SHORT_RUNS))

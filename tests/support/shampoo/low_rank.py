@@ -1,8 +1,8 @@
-"""Training by ranks whose gradients PowerSGD compresses, which runs on the ranks, or by a single process.
+"""Training on ranks whose gradients PowerSGD compresses, or in a single process; the ranks run these functions.
 
-The task is to recognise handwritten digits of which 80% of the pixels are hidden, other ones each time: what remains
-of the loss is uncertainty, so that it converges to a number far from zero and 1% of it means something. Where a network
-ends depends on its seed by about 1%, so several are trained side by side, for hardly more than the time of one.
+The task is to recognise handwritten digits with 80% of the pixels hidden, different ones each time. The remaining loss
+is uncertainty, so it converges to a number far from zero, and 1% of it means something. The end of a training depends
+on its seed by about 1%, so several networks are trained side by side, in hardly more than the time of one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ BATCH_SIZE = 128
 """Batch size of each network, on all ranks together."""
 SHARE_SEEN = 0.2
 NUM_VALIDATION_MASKS = 8
-"""By which each validation image is hidden in turn."""
+"""The number of masks with which each validation image is hidden in turn."""
 NUM_UNCOMPRESSED_PASSES = 2
-"""With which DDP begins: it arranges its buckets anew after the first. The optimizer does not see them."""
+"""The number of uncompressed passes with which DDP begins, because it rearranges its buckets after the first. The
+optimizer does not see them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,17 @@ class Outcome:
     """The result of training, on one rank."""
 
     losses: list[float]
-    """Losses of validation, at the end, by network, in nats per image."""
+    """Final validation losses by network, in nats per image."""
     weights: Tensor
     are_finite: bool
     """True if weights and state are finite."""
     num_failed_refreshes: int
     factor_ranks: dict[int, list[int]]
-    """By the number of gradients in them, the ranks of all full factors."""
+    """The ranks of all full factors, by the number of gradients in them."""
     gradient_ranks: list[int]
-    """The largest of a step's gradient matrices."""
+    """The largest rank of the gradient matrices of each step."""
     num_sent: int
-    """Elements given to collectives by compressed passes, as the hook counts."""
+    """Elements sent to collectives in compressed passes, as counted by the hook."""
     num_whole: int
     """The same without compression."""
 
@@ -129,7 +130,7 @@ def factors(optimizer: Shampoo) -> list[Tensor]:
 
 
 def _rank(matrix: Tensor | None) -> int:
-    """Above the rounding of float32, squared gradients' included."""
+    """The rank above the rounding of float32, also for squared gradients."""
     assert matrix is not None
     return int(torch.linalg.matrix_rank(matrix.double(), rtol=1e-5))
 

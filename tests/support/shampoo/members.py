@@ -12,7 +12,8 @@ from shampoo.hyperparameters import Hyperparameters, unused
 
 T = TypeVar("T")
 
-# Small blocks and a short refresh period, so that a few steps see every phase. Left out where a member has no use.
+# Small blocks and a short refresh period, so that a few steps cover every phase. Left out if a member does not use
+# them.
 SMALL: dict[str, Any] = {"lr": 0.01, "max_preconditioner_dim": 8, "precondition_frequency": 4}
 
 _LOW_PRECISION = {"int8": {"state_dtype": "int8"}, "int4": {"state_dtype": "int4"}}
@@ -89,20 +90,21 @@ REPRESENTATIVES = (
     "adam",
     "plain_momentum",
 )
-"""One of each kind, for properties that cannot depend on more."""
+"""One member of each kind, for properties that cannot depend on more."""
 
 
 MEET_ALL = frozenset(
     {name for name, config in MEMBERS.items() if {"state_dtype", "product_dtype"} & config.keys()} | {*REPRESENTATIVES}
 )
-"""Representatives, and what sets a precision of its own: these meet every value that a test has beside them."""
+"""Representatives, and members with a precision of their own: these are combined with every value of a test."""
 
 
 def crossed(values: Sequence[T], names: Iterable[str] = tuple(MEMBERS)) -> list[tuple[str, T]]:
-    """Members and values, for a property that a value could change in each kind of member alone.
+    """Combinations of members and values, for a property on which a value may have a different effect in each kind of
+    member.
 
-    Of the members outside `MEET_ALL`, which vary one argument each, every one meets one value, in turns: no member and
-    no value is left out.
+    Each member outside `MEET_ALL`, which differs in only one argument, is combined with one value, in turns: no member
+    and no value is left out.
     """
     names = list(names)
     others = [name for name in names if name not in MEET_ALL]
@@ -111,9 +113,9 @@ def crossed(values: Sequence[T], names: Iterable[str] = tuple(MEMBERS)) -> list[
 
 
 def member(name: str, **changes: Any) -> dict[str, Any]:
-    """Keyword arguments of a member with small blocks and periods, and these changes as far as it has a use for them.
+    """Keyword arguments of a member with small blocks and periods, and those of these changes that it uses.
 
-    Not for changes that a test is about: those belong behind the call, `{**member(name), **changes}`.
+    Not for changes that a test is about: add these after the call, `{**member(name), **changes}`.
     """
     config = {**SMALL, **changes, **MEMBERS[name]}
     no_use = set(unused(config.get("preconditioner", "shampoo")))
@@ -132,12 +134,12 @@ def _of_each_state() -> Iterator[str]:
 
 
 OF_EACH_STATE = tuple(_of_each_state())
-"""Of the members whose state is made of the same tensors, the first: for properties of code that takes the state as a
-whole and that all members share, such as a copy. A row with a state that there was not is here by itself."""
+"""The first member for each set of tensors in the state: for properties of shared code that treats the state as a
+whole, such as copying. A row with a new kind of state is included automatically."""
 
 _TIMING = {"stagger_refresh", "statistics_frequency", "start_preconditioning_step", "refresh_tolerance"}
 OF_EACH_TIMING = (
     *OF_EACH_STATE,
     *(name for name, config in MEMBERS.items() if _TIMING & config.keys() and name not in OF_EACH_STATE),
 )
-"""Those, and every member that sets when something is computed: for properties of phases and of counts of steps."""
+"""The same, and every member with its own timing: for properties of phases and step counts."""

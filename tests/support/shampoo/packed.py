@@ -21,7 +21,7 @@ def storage(num: int, size: int, dtype: StateDtype, structure: Structure = "gene
 
 def packed(X: Tensor, dtype: StateDtype, structure: Structure = "general") -> dict[str, Tensor]:
     stored = storage(len(X), X.shape[-1], dtype, structure)
-    # What is left over from before must not show.
+    # Earlier contents must not show.
     for x in stored.values():
         x.fill_(1)
     pack(X, stored, dtype, structure=structure)

@@ -1,7 +1,7 @@
 """States of optimizers as a version saved them: `python -m tests.support.shampoo.saved_states NAME` writes
-`tests/shampoo/state/versions/NAME.pt`, from which later versions are tested to go on.
+`tests/shampoo/state/versions/NAME.pt`; tests check that later versions continue from it.
 
-To be run once for each version that is released, and never again for it: what earlier code has saved is the point.
+Run it once for each released version, and never again for the same one: the tests need what earlier code has saved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUM_STEPS = 6
 
 
 class Saved(TypedDict):
-    """A state, and the weights that it is of."""
+    """A state, and its weights."""
 
     state: dict[str, Any]
     weights: list[Tensor]

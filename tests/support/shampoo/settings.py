@@ -20,10 +20,10 @@ DEFAULTS: dict[str, Any] = {
     if parameter.default is not inspect.Parameter.empty
 }
 
-# One tensor of each order. With blocks of at most 8 none merges below its order, and each has several pieces, uneven
-# for the matrix; no side of a block has more than one more than the others together, so every factor but the matrices'
-# longer ones has full rank after one gradient, and those lack one: eigenvectors are defined, up to their signs. From
-# two gradients on all factors have full rank.
+# One tensor of each order. With blocks of at most 8, no tensor merges to a lower order, and each has several pieces,
+# uneven ones for the matrix. No side of a block is longer than the product of the others plus one. So every factor has
+# full rank after one gradient, except the longer ones of matrices, which lack one dimension: eigenvectors are defined,
+# up to their signs. From two gradients on all factors have full rank.
 SHAPES: dict[str, tuple[int, ...]] = {
     "order1": (13,),
     "order2": (11, 12),
@@ -33,7 +33,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    """The defaults with small blocks and a short refresh period, where the member has them, and these changes."""
+    """The defaults with small blocks and a short refresh period, if the member has them, and these changes."""
     small: dict[str, Any] = {"lr": 0.01}
     if changes.get("preconditioner") != "none":
         small["max_preconditioner_dim"] = 8
@@ -51,7 +51,7 @@ def parameters(shapes: Sequence[tuple[int, ...]], dtype: torch.dtype = torch.flo
 
 
 def gradients_like(params: list[torch.nn.Parameter], *, step: int) -> list[Tensor]:
-    """A noisy quadratic's gradients of very different scales along a tensor: they depend on the weights, so that an
+    """Gradients of a noisy quadratic, with very different scales along a tensor: they depend on the weights, so an
     error in one step is carried into the next."""
     drawn = _noise_and_scales(tuple(param.shape for param in params), step)
     return [
@@ -81,10 +81,10 @@ def train(optimizer: torch.optim.Optimizer, params: list[torch.nn.Parameter], st
 
 
 def pairwise(options: Mapping[str, Mapping[str, dict[str, Any]]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Combinations in which any two choices of two options meet at least once.
+    """Combinations in which any two choices of two options occur together at least once.
 
     Args:
-        options: by the name of each option its choices, by their names what they set.
+        options: {name of an option: {name of a choice: the settings of this choice}}.
 
     Yields:
         A combination's name, "choice-choice-...", and all that its choices set. Each begins with two choices that have

@@ -1,4 +1,4 @@
-"""Parameters over ranks with the gradients of a single process, stepped by each rank; runs on the ranks."""
+"""Parameters over ranks with the gradients of a single process, stepped by each rank; the ranks run these functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 from shampoo import Shampoo
 
-# Equal shapes, sides that no number of ranks divides, fewer rows than ranks, kernels, vectors and a row of its own.
+# Equal shapes, sides that no number of ranks divides, fewer rows than ranks, kernels, vectors and a single row.
 SHAPES: tuple[tuple[int, ...], ...] = (
     (24, 10),
     (24, 10),
@@ -26,14 +26,14 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (11,),
     (1,),
 )
-# Blocks of these are whole vector registers with sides of 8, so that kernels over elements have no remainder.
+# With sides of 8, blocks of these are whole vector registers, so kernels over elements have no remainder.
 EVEN_SHAPES: tuple[tuple[int, ...], ...] = ((24, 16), (24, 16), (40, 8), (8, 64), (8, 4, 4, 4), (128,), (64,))
 MESHES: dict[str, tuple[int, ...]] = {"two": (2,), "three": (3,), "four": (4,), "hybrid": (2, 2)}
 REPLICAS = {"ddp two": 2, "ddp three": 3, "ddp four": 4}
-"""Plain parameters, as under DDP, on so many ranks."""
+"""Plain parameters, as under DDP, on this many ranks."""
 TOLERANCE = 1e-5
-"""Deviation of weights after some 20 steps, relative to the largest of a tensor, where ranks do not stack blocks as one
-process does: kernels over elements take those that fill no vector register at their end another way."""
+"""Deviation of weights after some 20 steps, relative to the largest of a tensor, if ranks do not stack blocks as one
+process does: kernels over elements process the last ones, which do not fill a vector register, differently."""
 
 
 def num_ranks(mesh: str) -> int:
@@ -46,7 +46,7 @@ def options(mesh: str | None) -> dict[str, Any]:
 
 
 def placed(tensors: Sequence[Tensor], mesh: str | None) -> list[Tensor]:
-    """The tensors as they lie on a mesh; plain for None and for replicas."""
+    """The tensors placed on a mesh; plain for None and for replicas."""
     if mesh is None or mesh in REPLICAS:
         return list(tensors)
     mesh_here = device_mesh(mesh)
@@ -71,7 +71,7 @@ def over_ranks(tensor: Tensor, mesh: DeviceMesh) -> DTensor:
 
 
 def like(tensor: Tensor, param: Tensor) -> Tensor:
-    """A tensor as a parameter lies."""
+    """A tensor placed like a parameter."""
     return over_ranks(tensor, param.device_mesh) if isinstance(param, DTensor) else tensor
 
 
@@ -111,7 +111,7 @@ def train(
     change: Callable[[int, int, Tensor], Tensor | None] | None = None,
     device: str = "cpu",
 ) -> list[Tensor]:
-    """The weights after some steps; `change` makes a gradient another one, or none, given step and parameter."""
+    """The weights after some steps; `change` replaces or removes a gradient, given step and parameter."""
     params = [nn.Parameter(tensor.to(device)) for tensor in placed(initial_weights(shapes, dtype), mesh)]
     optimizer = Shampoo(params, **{**options(mesh), **config})
     for step in range(num_steps):

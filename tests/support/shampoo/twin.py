@@ -1,4 +1,4 @@
-"""Shampoo in one small class, to be read before the optimizer, whose steps it takes.
+"""Shampoo in one small class, to read before the optimizer; it takes the same steps.
 
 Per parameter W with gradient G, at its step t = 1, 2, ..., with one factor A_i for each side of the tensor:
 
@@ -8,7 +8,7 @@ Per parameter W with gradient G, at its step t = 1, 2, ..., with one factor A_i 
     P = M ×_i A_i^(−1/2k), k sides, whose eigenvalues λ count as λ + ε·λmax   Shampoo's direction,
     W ← (1 − lr·λ_w) W − lr · P ‖N‖/‖P‖                                       with the length of Adam's step
 
-Without what the optimizer has beside this: blocks of long sides, merged short ones, other arguments, speed, ranks.
+It lacks the rest of the optimizer: blocks of long sides, merged short ones, other arguments, speed, ranks.
 `Shampoo(..., stagger_refresh=False)` takes the same steps wherever no side is cut or merged.
 """
 
@@ -56,5 +56,5 @@ class PlainShampoo(torch.optim.Optimizer):
 
 def inverse_root(A: Tensor, exponent: float, epsilon: float) -> Tensor:
     values, Q = torch.linalg.eigh(A)
-    largest = values.max() or 1.0  # of no gradient at all the root is of no use
+    largest = values.max() or 1.0  # without any gradient the root is not needed
     return torch.mm(Q * (values.clamp(min=0) + epsilon * largest).pow(-exponent), Q.T)

@@ -22,7 +22,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class WithoutBatches:
-    """Linear regression on 50 examples; all of a workload but its batches."""
+    """Linear regression on 50 examples; everything of a workload except its batches."""
 
     title = "Linear regression"
     metrics: ClassVar[Any] = {"validation_loss": "minimize"}
@@ -73,7 +73,7 @@ class SoundStream(WithoutBatches):
 
 
 class Extended(Sound):
-    """Says everything that can be said beside the protocol, and is sound."""
+    """A sound workload with everything optional beyond the protocol."""
 
     metrics: ClassVar[Any] = {"validation_loss": "minimize", "unreadable": "minimize"}
     tokens_per_example = NUM_FEATURES
@@ -231,7 +231,7 @@ class AddsNoise(SoundStream):
 class OrdersByHash(Sound):
     def __init__(self) -> None:
         super().__init__()
-        # An order that differs between processes, as that of a set of texts does.
+        # An order that differs between processes, like that of a set of texts.
         order = sorted(range(NUM_EXAMPLES), key=lambda index: hash(f"example {index}"))
         self.inputs, self.targets = self.inputs[order], self.targets[order]
 
@@ -371,7 +371,7 @@ class Raises(Sound):
 
 
 class LeavesAndHangs(SoundStream):
-    """Prints garbage, calls sys.exit, kills its process and hangs, each in another place."""
+    """Prints garbage, calls sys.exit, kills its process and hangs, each at a different place."""
 
     def build_model(self) -> nn.Module:
         os.write(1, b"\x00\xff\xfe{garbage}\n" * 3)

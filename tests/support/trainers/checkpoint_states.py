@@ -1,4 +1,4 @@
-"""States to save, damage to do to them, and what rank processes do with checkpoints in tests."""
+"""States to save, ways to damage them, and functions for rank processes that use checkpoints in tests."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Training:
 
     def __init__(self, optimizer: str, *, seed: int = 0, mode: str = "ddp", dtype: torch.dtype = torch.float32) -> None:
         torch.manual_seed(seed)
-        # Sizes that two, three and four ranks cannot share evenly, and of which some get nothing.
+        # Sizes that two, three and four ranks cannot share evenly, so that some get nothing.
         self.model = nn.Sequential(nn.Linear(9, 7), nn.BatchNorm1d(7), nn.Linear(7, 3)).to(dtype)
         if mode == "fsdp2":
             fully_shard(self.model)
@@ -169,7 +169,8 @@ def whole(state: Any) -> Any:
 
 
 def _assembled(parts: list[Any]) -> Any:
-    """One value of what ranks have in one place: entries of any, and all rows of a tensor; else what the first has."""
+    """One value from those of the ranks at one place: the entries of all, all rows of a tensor, else the value of the
+    first rank."""
     first = parts[0]
     if isinstance(first, Mapping):
         keys = dict.fromkeys(key for part in parts for key in part)
@@ -205,7 +206,8 @@ def train_and_save(directory: Place, optimizer: str, mode: str, world_size: int)
 
 
 def load_and_gather(directory: Place, optimizer: str, mode: str, world_size: int) -> tuple[Any, list[str], int]:
-    """The state of a new trial with other weights after loading, whole; what is sharded in it; the rank of the RNG."""
+    """The whole state of a new trial with other weights after loading; the names of sharded entries; the rank of the
+    RNG."""
     context = context_of(world_size)
     training = Training(optimizer, seed=1, mode=mode)
     restored = checkpoints(directory, context).load(training.template())
@@ -222,12 +224,13 @@ def load_and_gather(directory: Place, optimizer: str, mode: str, world_size: int
                 assert isinstance(parameter, DTensor)
                 assert value.placements == parameter.placements
     state = whole(training.state())
-    training.steps(1)  # what was loaded can be trained
+    training.steps(1)  # the loaded state can be trained
     return state, sharded, restored.world_size
 
 
 def own_entries_are_loaded_where_the_template_has_them(directory: Path, owners: list[int]) -> Any:
-    """Each rank saves the entry it owns, then each loads one that another owned; also what it alone has."""
+    """Each rank saves the entry that it owns, then loads one that another rank owned, and also entries that only it
+    has."""
     context = process_group_context()
     state = {
         "factors": {
@@ -268,7 +271,7 @@ def save_on_full_disk(directory: Path, failing: int) -> tuple[str, str, list[int
 
 
 def save_without_a_directory(directory: Path) -> str:
-    """The error where rank 0 cannot make the directory, because a file has its name."""
+    """The error if rank 0 cannot make the directory, because a file has its name."""
     context = process_group_context()
     try:
         save(checkpoints(directory / "file", context), 10, context=context)
@@ -278,7 +281,7 @@ def save_without_a_directory(directory: Path) -> str:
 
 
 def save_what_differs(directory: Path) -> list[str]:
-    """The errors about states that the ranks were given differently, and the step that can be saved after them."""
+    """The errors about states that differ between ranks, and the step that can be saved after them."""
     context = process_group_context()
     rank = context.rank
     to = checkpoints(directory, context)
@@ -301,7 +304,7 @@ def save_what_differs(directory: Path) -> list[str]:
 
 
 def load_on_all(directory: Path, fields: Mapping[str, Any]) -> tuple[int | None, list[str], str]:
-    """Step and skipped of what this rank loads, and the error."""
+    """The step that this rank loads, the skipped checkpoints, and the error."""
     context = process_group_context()
     try:
         restored = checkpoints(directory, context, **fields).load(small_state(1))
@@ -322,7 +325,7 @@ def save_steps(directory: Place, steps: list[int]) -> None:
 
 
 def train_while_two_trials_save(directory: Path) -> list[float]:
-    """Sums over ranks taken in a hurry while checkpoints of two trials are on their way."""
+    """Sums over ranks, taken quickly while checkpoints of two trials are being written."""
     context = process_group_context()
     one, other = checkpoints(directory / "one", context), checkpoints(directory / "other", context)
     sums = []
@@ -343,7 +346,7 @@ def train_while_two_trials_save(directory: Path) -> list[float]:
 
 
 def save_until_killed(directory: Path, rank: int, world_size: int, meeting_point: Path, killed: int) -> None:
-    """Runs a rank process: saves once in good order; then one rank is killed while it writes its file."""
+    """Runs a rank process: it saves once normally; then one rank is killed while it writes its file."""
     torch.set_num_threads(1)
     join_process_group(rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=60)
     context = process_group_context()
@@ -355,5 +358,5 @@ def save_until_killed(directory: Path, rank: int, world_size: int, meeting_point
     try:
         save(to, 30, context=context)
     except RuntimeError:
-        os._exit(3)  # in good order, the rank would leave the group, and wait there for the one that is gone
+        os._exit(3)  # normally the rank would leave the group, and wait there for the one that is gone
     os._exit(4)

@@ -1,4 +1,4 @@
-"""Files that are damaged in the middle, as a failing disk or a cut transfer leaves them."""
+"""Files that are damaged in the middle, as by a failing disk or an interrupted transfer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def damage_data(path: Path) -> Path:
-    """Flips bits of a Parquet file's first pages and leaves its footer, so that its columns can still be listed."""
+    """Flips bits in a Parquet file's first pages but keeps its footer, so its columns can still be listed."""
     content = bytearray(path.read_bytes())
     assert content[:4] == content[-4:] == b"PAR1"
     length_of_footer = int.from_bytes(content[-8:-4], "little")

@@ -1,4 +1,4 @@
-"""The digits with a rank that dies, or hangs, at a moment of one's choice."""
+"""The digits with a rank that dies, or hangs, at a chosen moment."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Picky(Sound):
 
 
 class FindsNoData(Sound):
-    """Reads a file that is not there, at a path of its own."""
+    """Reads a file that does not exist, at a fixed path."""
 
     def __init__(self) -> None:
         super().__init__()

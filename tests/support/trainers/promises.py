@@ -82,7 +82,7 @@ def assert_an_epoch_has_each_example_once(name: str, options: Options) -> None:
         seen = [example for batch in islice(batches, math.ceil(num_examples / 64)) for example in batch]
         return Counter(seen[:num_examples])
 
-    # Had an example been left out or seen twice, the two orders would differ in which.
+    # If an example had been left out or seen twice, it would be another one in each order.
     assert epoch(seed=1) == epoch(seed=2)
 
 
@@ -92,7 +92,7 @@ def assert_ranks_share_the_evaluation(name: str, options: Options, *, more_than_
     model = workload.build_model().eval()
     with torch.no_grad():
         whole = workload.evaluate(model, rank=0, world_size=1, device="cpu")
-        for world_size in (2, 7, more_than_examples):  # of the last, some have no share
+        for world_size in (2, 7, more_than_examples):  # with the last, some have no share
             shares = [workload.evaluate(model, rank=r, world_size=world_size, device="cpu") for r in range(world_size)]
             for metric, (total, weight) in whole.items():
                 assert sum(share[metric][0] for share in shares) == pytest.approx(total, rel=1e-5)  # float32 sums
@@ -137,5 +137,5 @@ def assert_one_rank_equals_two(name: str, options: Options, two_ranks: WarmRanks
 
 
 def of_the_workload(name: str, measurements: list[Measurement]) -> list[dict[str, float]]:
-    """The workload's own metrics by step: what clocks and the machine's memory say is left out."""
+    """The workload's own metrics by step, without those from clocks and the machine's memory."""
     return [{"step": m.step, **{metric: m.metrics[metric] for metric in describe(name).metrics}} for m in measurements]

@@ -1,6 +1,7 @@
-"""The imports of every rank, for the process that ranks are copies of; left out of their garbage collections.
+"""The imports of every rank, for the process that ranks are forked from; excluded from their garbage collections.
 
-Each of those would look at all modules for a third of a second, and during the imports they take a quarter of the time.
+Each collection would go through all modules for a third of a second, and during the imports collections take a quarter
+of the time.
 """
 
 import gc

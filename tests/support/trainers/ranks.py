@@ -19,10 +19,10 @@ from trainers.ranks.context import join_process_group
 
 
 def rank_context() -> ForkServerContext:
-    """Starts processes that are copies of one which has imported what every rank imports, and has done nothing else.
+    """Starts processes that are forks of one which has imported what every rank imports, and has done nothing else.
 
-    The imports take a rank longer than most tests do. The environment of the processes is that of the first one's
-    start.
+    The imports would take a rank longer than most tests. The processes have the environment at the start of the first
+    one.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.trainers.rank_imports", __name__])
@@ -40,7 +40,7 @@ class WarmRanks:
         timeout_seconds: float = PATIENCE_SECONDS,
         device: str = "cpu",
     ) -> None:
-        """Starts the ranks; with a CUDA `device` they join over NCCL, which wants one for each rank."""
+        """Starts the ranks; with a CUDA `device` they join over NCCL, which needs one for each rank."""
         self._timeout_seconds = timeout_seconds
         context = rank_context()
         self._connections: list[Connection] = []
@@ -61,13 +61,13 @@ class WarmRanks:
         for rank, connection in enumerate(self._connections):
             assert connection.poll(self._timeout_seconds), f"rank {rank} does not answer"
             answers.append(connection.recv())
-        # Only now: an answer left unread would be taken for that of the next call.
+        # Only now: an unread answer would be taken for that of the next call.
         for rank, (succeeded, result) in enumerate(answers):
             assert succeeded, f"rank {rank}: {result}"
         return [result for _, result in answers]
 
     def stop(self) -> list[int | None]:
-        """Ends the ranks in good order; gives their exit codes."""
+        """Ends the ranks normally; returns their exit codes."""
         for connection in self._connections:
             connection.send(None)
         for process in self._processes:

@@ -17,7 +17,7 @@ def square(task: int) -> int:
 
 
 def uneven(task: int) -> tuple[int, int]:
-    """Every third task takes long; gives the process too."""
+    """Every third task takes long; also returns the process."""
     time.sleep(0.05 if task % 3 == 0 else 0)
     return task, os.getpid()
 

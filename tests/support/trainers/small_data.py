@@ -1,4 +1,4 @@
-"""A small set of data for each workload that reads a user's own, and options with which it trains in a second."""
+"""A small data set for each workload that reads a user's own data, and options with which it trains in a second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPT2: dict[str, Any] = {
     },
     "max_validation_examples": 48,
 }
-"""Of `huggingface`, which without a path reads the source of Python's standard library."""
+"""Options of `huggingface`, which without a path reads the source of Python's standard library."""
 
 
 def write_images(root: Path) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def write_clicks(root: Path, *, num_examples: int = 2000) -> dict[str, Any]:
 
 
 def of_recipes(root: Path) -> dict[str, dict[str, Any]]:
-    """By workload of the recipes, options that name a small set of data, written below `root`."""
+    """Options that name a small data set, written below `root`, by workload of the recipes."""
     return {
         "image-folder": {"path": write_images(root)["path"]},
         "text-lm": write_text(root),

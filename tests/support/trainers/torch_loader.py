@@ -1,4 +1,4 @@
-"""A sound workload on a data set of torch's, whose batches come by the loader that the manual of the trainers shows."""
+"""A sound workload on a torch data set, whose batches come from the loader in the manual of the trainers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small trials, functions that rank processes run, and comparisons of what they give."""
+"""Small trials, functions that rank processes run, and comparisons of their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ OPTIMIZERS = {
     "adamw": OptimizerConfig("adamw", {"lr": 3e-3}),
     "sgd": OptimizerConfig("sgd", {"lr": 0.1, "momentum": 0.9}),
     "muon": OptimizerConfig("muon", {"lr": 3e-3}),
-    # From step 5 on: a root of fewer gradients than its side is long enlarges the rounding of their null space.
+    # From step 5 on: if a root has fewer gradients than the length of its side, it enlarges the rounding in their null
+    # space.
     "shampoo": OptimizerConfig("shampoo", {"lr": 3e-3, "precondition_frequency": 5, "start_preconditioning_step": 5}),
 }
 
@@ -57,7 +58,7 @@ def small_trial(optimizer: str | OptimizerConfig = "adamw", **fields: Any) -> Tr
 
 
 def run_trial(config: TrialConfig, directory: Path | None = None, limit: int | None = None) -> list[Measurement]:
-    """The trial's measurements on this rank; with a limit, the trial is dropped after so many."""
+    """The trial's measurements on this rank; with a limit, the trial is dropped after this many."""
     trial = train(config, process_group_context(checkpoint_directory=directory))
     return list(islice(trial, limit))
 
@@ -74,7 +75,7 @@ def run_to_the_end(config: TrialConfig, directory: Path | None = None) -> tuple[
 
 
 def run_with_full_disk_on_rank_0(config: TrialConfig, directory: Path) -> tuple[str, int, str]:
-    """The same where rank 0, which writes, may write no file above 1000 bytes."""
+    """The same if rank 0, which writes, may write no file above 1000 bytes."""
     with files_end_at(1000) if process_group_context().rank == 0 else nullcontext():
         return run_to_the_end(config, directory)
 
@@ -112,12 +113,13 @@ def without_clock(measurements: list[Measurement]) -> list[tuple[int, float, Map
 
 
 def determined(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that are alike in every run."""
+    """The metrics that are the same in every run."""
     return {name: value for name, value in metrics.items() if name not in OF_THE_CLOCK}
 
 
 def final_state(directory: Path, config: TrialConfig) -> dict[str, Any]:
-    """Everything in the last checkpoint but the clock: its plain values, and the checksum of each file of tensors."""
+    """Everything in the last checkpoint except the clock: its plain values, and the checksum of each file of
+    tensors."""
     path = directory / f"step-{config.num_steps:08d}" / "manifest.json"
     manifest = json.loads(path.read_bytes())["manifest"]
     assert manifest["step"] == config.num_steps

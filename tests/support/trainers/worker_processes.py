@@ -1,4 +1,4 @@
-"""The processes that read for this one, as the system sees them."""
+"""The processes that read data for this one, according to the operating system."""
 
 from __future__ import annotations
 

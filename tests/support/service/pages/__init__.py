@@ -1,1 +1,1 @@
-"""Checks of how readable a page is. Never what it says."""
+"""Checks of the readability of a page. Never of its content."""

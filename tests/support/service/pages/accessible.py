@@ -1,5 +1,5 @@
-"""Faults of a page for people who read it by keyboard or screen reader, which axe-core finds, and too low a contrast,
-by the formula of WCAG 2.2."""
+"""Faults of a page for people who use a keyboard or screen reader, found by axe-core, and too low contrast, by the
+formula of WCAG 2.2."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FOUND = """([within, options]) =>
   axe.run(within, {resultTypes: ["violations"], ...options}).then(({violations}) => violations.flatMap(
     ({id, impact, help, nodes}) =>
       nodes.map((node) => `${impact} ${id}: ${help}\\n  ${node.html.slice(0, 200)}\\n  ${node.failureSummary}`)))"""
-"""Of what is right, it need not describe every element."""
+"""The script need not describe every element that is right."""
 
 _OPTIONS = {
-    # axe-core leaves it out unless asked: who speaks to a page says what is written on a button.
+    # axe-core leaves it out by default: people who speak to a page say the text of a button.
     "light": {"rules": {"label-content-name-mismatch": {"enabled": True}}},
     "dark": {"runOnly": ["color-contrast", "link-in-text-block"]},
 }
@@ -28,10 +28,11 @@ def _axe() -> str:
 
 
 def assert_accessible(page: Page, *, within: str = "html") -> None:
-    """Fails if axe-core finds anything in the open page, by its rules in light, by those of colours in dark.
+    """Fails if axe-core finds anything in the open page: by all of its rules in light mode, by those about colours in
+    dark mode.
 
     Args:
-        within: a selector of what is looked at.
+        within: a selector of the part to check.
     """
     page.evaluate(_axe())
     found = []

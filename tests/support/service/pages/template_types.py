@@ -1,7 +1,7 @@
-"""The types of what pages give to their templates, and the attributes that templates read of them.
+"""The types of the values that pages pass to their templates, and the attributes that templates read.
 
-Types follow from the code: from the annotations of what a page calls, and of what its values have. What has none is
-unknown, and nothing is said of it.
+Types come from the code: from the annotations of functions that a page calls, and of the attributes of its values.
+Anything without annotation is unknown, and is not checked.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Function:
         return None
 
     def _value_of(self, node: ast.expr) -> Any:
-        """The object that a name of the module stands for, or of a module in it; None: there is none."""
+        """The object of a name in the module, or in a module of it; None: there is none."""
         match node:
             case ast.Name(name) if name not in self._types:
                 return self._names.get(name)
@@ -116,7 +116,7 @@ class _Function:
 
 
 MISSING = object()
-"""In place of the type of an attribute that there is not."""
+"""In place of the type of an attribute that does not exist."""
 
 
 def attribute_of(kind: Any, name: str) -> Any:
@@ -130,7 +130,7 @@ def attribute_of(kind: Any, name: str) -> Any:
 
 
 def element_of(kind: Any) -> Any:
-    """The type of what a collection has; None: unknown."""
+    """The type of a collection's elements; None: unknown."""
     members = [one for one in _members(kind) if one is not types.NoneType]
     if len(members) != 1:
         return None
@@ -175,7 +175,7 @@ def _union(*kinds: Any) -> Any:
 def _hints(of: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(of)
-    except (NameError, TypeError):  # an import that is for checkers alone
+    except (NameError, TypeError):  # an import that is only for type checkers
         return {}
 
 
@@ -185,7 +185,7 @@ class Reader:
 
     environment: jinja2.Environment
     missing: set[str] = field(default_factory=set)
-    """Those that are not there, each with its template."""
+    """The missing attributes, each with its template."""
     num_known: int = 0
     """Attributes of values of known types that it has met."""
     _entered: set[tuple[str, str]] = field(default_factory=set)
@@ -232,7 +232,7 @@ class Reader:
                     self._inside(branch, inner)
                     for name in inner:
                         if inner[name] is not variables.get(name):
-                            variables[name] = None  # what it is depends on the branch
+                            variables[name] = None  # its type depends on the branch
                 return
             case nodes.Include(template=nodes.Const(value=name)):
                 self.read(name, variables)

@@ -32,8 +32,8 @@ HERE = TrialDevices("cpu", None, 1)
 
 
 def loss(values: Mapping[str, Any], effect: float) -> float:
-    """The expected loss: it has its best at a learning rate, and rises by the share `effect` from the shortest refresh
-    period to the longest, evenly over its octaves. The state's type changes nothing."""
+    """The expected loss: it is best at one learning rate, and rises by the share `effect` from the shortest refresh
+    period to the longest, evenly over octaves. The type of the state changes nothing."""
     lr, decay = (math.log10(values[name]) for name in ("lr", "weight_decay"))
     period = math.log2(values["precondition_frequency"]) / 6
     bowl = 0.25 * (lr + 2.4) ** 2 + 0.03 * (decay + 2) ** 2
@@ -41,7 +41,7 @@ def loss(values: Mapping[str, Any], effect: float) -> float:
 
 
 def seconds_per_step(values: Mapping[str, Any]) -> float:
-    """Half a millisecond, and as much for a refresh divided by its period."""
+    """Half a millisecond, plus half a millisecond divided by the refresh period."""
     return 5e-4 + 5e-4 / float(values["precondition_frequency"])
 
 
@@ -60,8 +60,8 @@ def trial(number: int, values: Mapping[str, Any], value: float, **fields: Any) -
 
 
 def searched(count: int, effect: float, *, noise: float, seed: int, by_auto: bool = False) -> list[EndedTrial]:
-    """Trials at random points, or those that `auto` chose, whose values differ by `noise`, a share of them, from what
-    is expected."""
+    """Trials at random points, or at points that `auto` chose, whose values differ from the expected ones by `noise`, a
+    share of them."""
     rng = random.Random(seed)
     search = AutoSearch(SPACE, direction=Direction.MINIMIZE, max_steps=100, pauses=False, seed=seed)
     found = []

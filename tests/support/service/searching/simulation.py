@@ -54,7 +54,7 @@ BASELINE, FURTHER_BASELINE = "adamw", "sgd"
 
 @dataclass
 class Job:
-    """A job as SQL would hold it, and the policy in front of it."""
+    """A job as SQL would hold it, and its policy."""
 
     num_search: int = 20
     num_baseline: int = 5
@@ -145,7 +145,7 @@ class Job:
                     break
 
     def _advance(self, policy: JobPolicy, number: int, step: int) -> bool:
-        """Trains one step; whether the trial ended."""
+        """Trains one step; returns whether the trial ended."""
         row = self.rows[number]
         value = self.curve(row.parameters, step) * (1 if self.direction is Direction.MINIMIZE else -1)
         if math.isnan(value):

@@ -113,7 +113,7 @@ class Tune:
         return trial
 
     def give(self, trial: Any, report: TrialReport) -> str:
-        """A result of `Trainable.train`; the pruner's decision."""
+        """Passes on a result of `Trainable.train`; returns the pruner's decision."""
         result = report.to_tune()
         decision = "STOP" if result["done"] else self.pruner.on_trial_result(None, trial, result)
         self.recorder.on_trial_result(0, [], trial, result)

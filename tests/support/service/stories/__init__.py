@@ -1,2 +1,2 @@
-"""Jobs as they happen in life, told to a database: whole ones, what one trial goes through, copies for many tests.
-Never a process."""
+"""Realistic jobs, written to a database: whole jobs, the course of one trial, copies for many tests. Never a
+process."""

@@ -1,4 +1,5 @@
-"""A story that was told once, in the databases of many tests: to tell it takes a second, to copy it a fiftieth."""
+"""A story that is written once and copied into the databases of many tests: writing it takes a second, copying it a
+fiftieth."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from tests.support.service.stories.jobs import Story
 
 @contextmanager
 def own_database(migrated: Path, directory: Path) -> Iterator[Database]:
-    """A database for the story that is copied: in this directory, a copy of a migrated SQLite file."""
+    """A database for the original story: in this directory, a copy of a migrated SQLite file."""
     database = Database(f"sqlite:///{shutil.copyfile(migrated, directory / 'service.sqlite3')}")
     yield database
     database.close()
 
 
 def copied_into(database: Database, story: Story) -> Story:
-    """The story in another SQLite database, in place of all that is there; connections to it may be open."""
+    """The story in another SQLite database, which it replaces completely; connections to it may be open."""
     with closing(_connected(story.database)) as source, closing(_connected(database)) as target:
         source.backup(target)
     copied = copy.copy(story)

@@ -1,4 +1,4 @@
-"""Jobs as they happen in life, told through the use cases: sampled parameters, noisy curves, every kind of ending."""
+"""Realistic jobs, written through the use cases: sampled parameters, noisy curves, every kind of ending."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Story:
         self.database = database
         self.now = now
         self.identity: StoredIdentity | None = None
-        """The identity that trials tell of model, data and place when they first measure; None: nothing."""
+        """The identity of model, data and place that trials report with their first measurement; None: nothing."""
         self.job_id = submit_digits(database, now=now, name=name, tags={"team": "vision"}, **fields)
         lease = claim(database, add_worker(database, now=now), now=self.later(2), lease_seconds=86_400)
         assert lease is not None
@@ -151,7 +151,8 @@ class Story:
             self.end(number, TrialState.COMPLETED)
 
     def crowd(self, numbers: range) -> None:
-        """Trials of the search with default parameters that were cancelled before they began, at once as rows."""
+        """Trials of the search with default parameters that were cancelled before they began, written directly as
+        rows."""
         with self.database.writing() as session:
             plan = plan_job(JobRepository(session).get(self.job_id).specification)
             parameters = plan.spaces[Phase.SEARCH].defaults()
@@ -199,7 +200,7 @@ class Story:
 def confirmed_story(
     database: Database, *, now: datetime, identity: StoredIdentity | None = None, **fields: Any
 ) -> Story:
-    """A job of 32 trials whose best ones were trained again with four seeds: another one than the luckiest won."""
+    """A job of 32 trials whose best ones were trained again with four seeds: the luckiest one did not win."""
     wanted: dict[str, Any] = {"budget": {"num_trials": 32}, "confirmation": {"top_k": 2, "num_seeds": 4}, **fields}
     story = Story(database, now=now, **wanted)
     story.identity = identity

@@ -1,4 +1,4 @@
-"""The course of one trial of a story: all that the training loop measures, what it prints, how it breaks."""
+"""The course of one trial of a story: all measurements of the training loop, its output, its failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _places = count(1)
 
 
 def metrics_of_loop(step: int, loss: float) -> dict[str, float]:
-    """A measurement as the loop gives it for Shampoo."""
+    """A measurement of the training loop for Shampoo."""
     return {
         "train_loss": 0.8 * loss,
         "validation_loss": loss,

@@ -1,6 +1,7 @@
-"""Puts the clock of a Python process forward by `TEST_SECONDS_AHEAD`, or back: a machine's own needs its administrator.
+"""Moves the clock of a Python process forward by `TEST_SECONDS_AHEAD`, or back: only an administrator can set that of a
+machine.
 
-Python imports it before anything else where its directory is in `PYTHONPATH`.
+Python imports it before anything else if its directory is in `PYTHONPATH`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class WrongClock(datetime):
     """The class `datetime` on a machine whose clock is off."""
 
     @classmethod
-    def now(cls, tz: tzinfo | None = UTC) -> datetime:  # type: ignore[override]  # the service asks for UTC alone
+    def now(cls, tz: tzinfo | None = UTC) -> datetime:  # type: ignore[override]  # the service only asks for UTC
         return datetime.now(tz) + AHEAD
 
 

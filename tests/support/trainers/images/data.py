@@ -39,7 +39,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **settings: Any) -> bytes:
 def write_tree(
     root: Path, *, num_per_class: int, first_seed: int = 0, kinds: Sequence[str] = ("JPEG", "PNG"), size: int = 48
 ) -> Path:
-    """Writes `root/<class>/<number>.<kind>`, in all the kinds by turns."""
+    """Writes `root/<class>/<number>.<kind>`, with the kinds in turn."""
     for label, name in enumerate(CLASSES):
         (root / name).mkdir(parents=True)
         for index in range(num_per_class):
@@ -57,7 +57,7 @@ def write_split_tree(root: Path, *, num_train: int = 40, num_validation: int = 1
 
 
 def rows(num_per_class: int, *, first_seed: int = 0, size: int = 48) -> tuple[list[bytes], list[int]]:
-    """PNGs and labels, the classes by turns."""
+    """PNGs and labels, with the classes in turn."""
     labels = [index % len(CLASSES) for index in range(num_per_class * len(CLASSES))]
     images = [
         encoded(drawing(label, first_seed + index // len(CLASSES), size=size)) for index, label in enumerate(labels)

@@ -1,4 +1,4 @@
-"""Trials of a second on the images of `data.py`, and what they see."""
+"""Trials of a second on the images of `data.py`, and their batches."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def stream(
 
 
 def evaluation(workload: ImageFolder, world_size: int = 1) -> dict[str, tuple[float, float]]:
-    """Summed up over ranks."""
+    """The validation metrics, summed over ranks."""
     torch.manual_seed(0)
     model = workload.build_model().eval()
-    nn.init.normal_(model.get_submodule("head").get_parameter("weight"))  # not indifferent between classes
+    nn.init.normal_(model.get_submodule("head").get_parameter("weight"))  # so that it distinguishes classes
     with torch.no_grad():
         shares = [workload.evaluate(model, rank=r, world_size=world_size, device="cpu") for r in range(world_size)]
     return {

@@ -1,1 +1,1 @@
-"""Models that ranks train together, and how they do."""
+"""Models that ranks train together, and functions that train them."""

@@ -53,7 +53,7 @@ class Scaled(nn.Module):
 
 
 class LowRank(nn.Module):
-    """Its layers see 5 different inputs at most: so their gradients are of rank 5."""
+    """Its layers get at most 5 different inputs, so their gradients have rank 5."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Functions that rank processes run to train models together, and what is compared of them."""
+"""Functions that rank processes run to train models together, and their results for comparison."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trainers.ranks.context import RankContext, process_group_context, single_pr
 from trainers.workload.protocol import Workload
 
 BATCH_SIZE = 24
-"""Divisible by 2, 3 and 4 ranks, and what they have by 2 parts."""
+"""Divisible by 2, 3 and 4 ranks, and each share by 2 parts."""
 
 MODES = {
     "ddp": ParallelismConfig("ddp"),
@@ -48,7 +48,7 @@ class SmallWorkload:
         return functional.cross_entropy(model(x), y)
 
 
-WORKLOAD: Workload = SmallWorkload()  # type: ignore[assignment]  # all that is asked of it here
+WORKLOAD: Workload = SmallWorkload()  # type: ignore[assignment]  # it has everything that is used here
 
 
 def batch_of(step: int) -> tuple[Tensor, Tensor]:
@@ -83,9 +83,9 @@ class RankResult:
     """The results of training on one rank."""
 
     losses: list[float]
-    """Of this rank's share, by step."""
+    """The losses of this rank's share, by step."""
     parameters: list[dict[str, Tensor]]
-    """The whole parameters, after each step (or the last alone)."""
+    """The whole parameters, after each step (or only after the last)."""
     norms: list[float] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)
     """The loss on one batch, before training and after it."""
@@ -141,7 +141,7 @@ def train_steps(
 
 
 def evaluate(parallel: ParallelModel, config: TrialConfig, *, num_times: int) -> float:
-    """The loss of one batch; each rank may ask as often as it likes."""
+    """The loss of one batch; each rank may call it any number of times."""
     loss = float("nan")
     autocast = torch.autocast("cpu", DTYPES[config.precision], enabled=config.precision != "float32")
     with torch.no_grad(), parallel.for_evaluation() as model, autocast:
@@ -178,11 +178,11 @@ def train_compiled(
     model_name: str, config: TrialConfig, context: RankContext | None = None
 ) -> tuple[RankResult, int, float]:
     """As `train_model`, with the number of graphs that were compiled and the seconds it took."""
-    # The compiler warns of what it does itself, in importing and in tracing.
+    # The compiler warns about its own actions, in importing and in tracing.
     warnings.filterwarnings("ignore", message="`torch.jit.script_method` is ")
     warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
     torch._inductor.config.compile_threads = 1  # a pool of compiling processes takes longer to start than it saves here
-    torch._inductor.config.cpp.vec_isa_ok = False  # what tries them, and their headers, take the compiler longer
+    torch._inductor.config.cpp.vec_isa_ok = False  # trying them, and their headers, takes the compiler longer
     graphs = torch._dynamo.utils.counters["stats"]
     started, num_graphs = time.perf_counter(), graphs["unique_graphs"]
     outcome = train_model(model_name, config, context)
@@ -190,7 +190,7 @@ def train_compiled(
 
 
 def train_and_evaluate_with_buffers(model_name: str, config: TrialConfig) -> tuple[RankResult, dict[str, Tensor]]:
-    """Trains and gives the buffers too, once they are rank 0's."""
+    """Trains, and also returns the buffers, once they are those of rank 0."""
     context = process_group_context()
     parallel = parallelise(build(model_name), WORKLOAD, config, context)
     outcome = train_steps(
@@ -202,7 +202,7 @@ def train_and_evaluate_with_buffers(model_name: str, config: TrialConfig) -> tup
 
 
 def train_shares_alone(model_name: str, config: TrialConfig, world_size: int) -> tuple[RankResult, dict[str, Tensor]]:
-    """The same on one process: each rank's share on its own, the mean of gradients, rank 0's buffers."""
+    """The same in one process: each rank's share separately, the mean of gradients, rank 0's buffers."""
     model = build(model_name)
     optimizer = optimizer_of("sgd", model)
     for step in range(config.num_steps):
@@ -266,8 +266,8 @@ def whole_parameters(model: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def first_gradients(model_name: str, config: TrialConfig) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The mean of gradients of the step after `compression.start_step`, as compressed and as it should be; all with
-    unchanged parameters."""
+    """The mean of gradients of the step after `compression.start_step`, compressed and exact; all with unchanged
+    parameters."""
     context = process_group_context()
     assert config.compression is not None
     model = build(model_name)
@@ -287,7 +287,7 @@ def first_gradients(model_name: str, config: TrialConfig) -> tuple[dict[str, Ten
 
 
 def elements_of_a_compressed_step(model_name: str, config: TrialConfig) -> tuple[int, tuple[int, int]]:
-    """Elements given to collectives in one backward pass with compression, and what the model says they were."""
+    """Elements sent to collectives in one backward pass with compression, and the model's own count of them."""
     context = process_group_context()
     assert config.compression is not None
     parallel = parallelise(build(model_name), WORKLOAD, config, context)
@@ -312,8 +312,8 @@ def elements_of_a_compressed_step(model_name: str, config: TrialConfig) -> tuple
 
 
 def gradients_that_overflow_on_rank_0(mode: str) -> tuple[float, bool, int]:
-    """The scale after a step whose gradients overflow in one rank's share alone, whether the parameters moved, and the
-    steps left out."""
+    """The scale after a step whose gradients overflow only in one rank's share, whether the parameters moved, and the
+    number of skipped steps."""
     context = process_group_context()
     config = trial_config(mode, precision="float16")
     parallel = parallelise(build("mlp"), WORKLOAD, config, context)
@@ -325,7 +325,7 @@ def gradients_that_overflow_on_rank_0(mode: str) -> tuple[float, bool, int]:
         with precision.autocast():
             loss = WORKLOAD.loss(parallel.forward, share_of(batch_of(0), context))
         precision.backward(loss)
-    # In one place of one rank's part; of replicas, in one place of each.
+    # At one place of one rank's part; with replicas, at one place of each.
     gradient = next(parallel.model.parameters()).grad
     assert gradient is not None
     if not isinstance(gradient, DTensor):
@@ -369,7 +369,7 @@ def modules_alive_after(mode: str, num_trials: int, compiles: bool = False) -> t
     process groups were added after the second trial."""
     config = trial_config(mode, num_steps=3, compile=compiles)
     gc.collect()
-    gc.freeze()  # the modules of libraries, through which each of the collections below would look
+    gc.freeze()  # the modules of libraries, which each of the collections below would go through
     sizes, groups = [], []
     for _ in range(num_trials):
         train_compiled("mlp", config)
@@ -388,7 +388,7 @@ def gathered_weights_kept(mode: str) -> list[bool]:
     assert isinstance(parallel, SimplyShardedModel)
     loss = WORKLOAD.loss(parallel.forward, share_of(batch_of(0), context))
     storages = [storage for storage, *_ in parallel._gathering._sources.values()]
-    deadline = time.monotonic() + PATIENCE_SECONDS  # gloo's thread lets go of what it sent a moment later
+    deadline = time.monotonic() + PATIENCE_SECONDS  # gloo's thread frees what it sent a moment later
     while not all(storage.expired() for storage in storages) and time.monotonic() < deadline:
         time.sleep(0.01)
     kept = [not storage.expired() for storage in storages]

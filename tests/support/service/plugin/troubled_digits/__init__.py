@@ -1,4 +1,4 @@
-"""A workload as a user would install it, that gets into trouble on request."""
+"""A workload as a user would install it, which fails on request."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from trainers.workloads.digits.digits import DigitsMLP
 
 
 class TroubledDigits(DigitsMLP):
-    """A small network on the digits whose last rank gets into trouble at a given step."""
+    """A small network on the digits whose last rank fails at a given step, in a chosen way."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class TroubledDigits(DigitsMLP):
             case "words":
                 sys.stdout.write("Python's words\n")
                 ctypes.CDLL(None).puts(b"C's words")
-                says = 'import os; print("a child\'s words"); os._exit(0)'  # with what stands in its buffers
+                says = 'import os; print("a child\'s words"); os._exit(0)'  # with the contents of its buffers
                 subprocess.run([sys.executable, "-S", "-c", says], check=True)
                 sys.stderr.write("an error's words\n")
             case "garbage":
