@@ -25,7 +25,7 @@ ends."""
 MEASUREMENTS_AT_ONCE = 2000
 TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000
-"""These are numbers of rows removed in one transaction, by judgement: it stays short, so that others can write. Trials
+"""All are numbers of rows removed in one transaction, by judgement: it stays short, so that others can write. Trials
 are fewer, because everything that belongs to a trial is removed with it."""
 
 

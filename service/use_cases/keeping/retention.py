@@ -32,7 +32,7 @@ SHARES = sorted({*(k / 20 for k in range(1, 20)), *(2.0**-k for k in range(1, 7)
 TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000
 OUTPUTS_AT_ONCE = 20
-"""These are numbers of rows that one transaction works on, by judgement: it stays short, so that others can write. An
+"""All are numbers of rows that one transaction works on, by judgement: it stays short, so that others can write. An
 output and a trial's curve are far larger than an event."""
 
 
