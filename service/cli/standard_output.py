@@ -14,7 +14,7 @@ from io import FileIO, TextIOWrapper
 STDOUT = 1
 """The number of standard output among a process's files."""
 STDERR = 2
-"""That of standard error."""
+"""The number of standard error."""
 
 
 @contextmanager

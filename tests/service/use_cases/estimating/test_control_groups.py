@@ -1,4 +1,4 @@
-"""What a container, a job of a batch system or a systemd unit allows is what the machine is taken to have."""
+"""The machine as its control groups leave it: in a container, in a job of a batch system, in a unit of systemd."""
 
 from __future__ import annotations
 
