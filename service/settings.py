@@ -70,11 +70,12 @@ def _expanded(path: Path) -> Path:
         raise ValueError(f"the home in {str(path)!r} is not known") from error
 
 
-def _own_home() -> tuple[Path, ...]:
+def own_home() -> Path | None:
+    """The home of this process's user; None: there is no HOME, and the user is a number alone."""
     try:
-        return (Path.home(),)
+        return Path.home()
     except RuntimeError:
-        return ()
+        return None
 
 
 def _given_url(url: str | None, file: Path | None) -> str | None:
@@ -313,7 +314,7 @@ class Settings(BaseSettings):
         """`data_roots` as trials are told them."""
         roots = self.data_roots
         if roots is None:  # a service in a container may have `/` for a home
-            roots = tuple(root for root in (*_own_home(), Path.cwd()) if root != Path(root.anchor))
+            roots = tuple(root for root in (own_home(), Path.cwd()) if root not in (None, Path("/")))
         closed = [self.data_dir.absolute(), *(file.absolute() for file in self.database_files)]
         if isinstance(self.checkpoint_place, Path):
             closed.append(self.checkpoint_place)

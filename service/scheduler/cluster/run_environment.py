@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.settings import Settings
+from service.settings import Settings, own_home
 
 RAY_LOG_BYTES = 4 * 2**20
 """Size at which Ray begins a new log: 4 MiB, by judgement, instead of Ray's 512 MiB."""
@@ -35,6 +35,8 @@ def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # Tune's snapshots are not used: a job is resumed from SQL
     }
+    if own_home() is None:
+        environment["HOME"] = str(directory)  # without one, Ray cannot be imported
     if settings.cluster_address is None:
         environment |= {
             # A separate token, so that no other user of the machine can run code in the cluster; without it, Ray would

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -53,6 +54,19 @@ def test_a_run_imports_ray_where_python_is_to_leave_out_docstrings(
     monkeypatch.setenv("PYTHONOPTIMIZE", "2")
     environment = {**os.environ, **run_environment(Settings(), tmp_path)}
     subprocess.run([sys.executable, "-c", "import ray.data"], env=environment, check=True)
+
+
+def test_a_run_has_a_home_where_its_user_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray is not imported without one."""
+    assert "HOME" not in run_environment(Settings(), tmp_path)
+    settings = Settings(data_dir=tmp_path)
+
+    def no_entry(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    monkeypatch.delenv("HOME")
+    assert run_environment(settings, tmp_path)["HOME"] == str(tmp_path)
 
 
 def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
