@@ -43,7 +43,7 @@ export function follow(url, refresh, after = lastEvent) {
   }
 
   function refreshSoon() {
-    if (timer !== null || running || over || hasEnded()) return;
+    if (timer !== null || running || !isAwake()) return; // once it is awake again, `wake` looks at all
     timer = setTimeout(run, Math.max(0, earliest - performance.now()));
   }
 
@@ -149,11 +149,16 @@ export function follow(url, refresh, after = lastEvent) {
     close();
     tellLost();
   });
-  document.addEventListener("visibilitychange", () => (document.hidden ? close() : wake()));
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) return void wake();
+    close();
+    clearTimeout(timer);
+    timer = null;
+  });
   setInterval(lookAtStream, LOOK_MS);
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => event.persisted && wake());
-  open();
+  if (isAwake()) open();
 }
 
 /** Shows the page that says "not found": figures and buttons of something that is gone would mislead. */

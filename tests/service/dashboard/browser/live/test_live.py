@@ -161,12 +161,29 @@ def test_the_title_says_how_far_the_job_is_also_while_nobody_looks_at_the_page(p
         running.run(number)
     running.finish()
     expect(page).to_have_title("succeeded: digits, first look · shampoo-tuner")
-    answers = Answers(page)
-    page.wait_for_timeout(1000)
-    assert answers.seen == []
+
+    def asks_nothing_for_a_second() -> bool:
+        answers = Answers(page)
+        page.wait_for_timeout(1000)
+        return not answers.seen
+
+    wait_until(asks_nothing_for_a_second, "the page has had its last answers")
     expect(page.locator("#facts")).to_contain_text("running")  # a hidden page draws nothing
     page.evaluate(SET_HIDDEN, False)
     expect(page.locator("#facts")).to_contain_text("succeeded")
+
+
+def test_tabs_that_nobody_has_looked_at_yet_leave_the_connections_to_others(page: Page, running: Story) -> None:
+    tabs = [page.context.new_page() for _ in range(7)]
+    for tab in tabs:
+        tab.add_init_script('Object.defineProperty(document, "hidden", { value: true, configurable: true })')
+        open_page(tab, running)
+    open_page(page, running)
+    wait_until_live(page)
+    running.run(5)
+    tabs[0].evaluate(SET_HIDDEN, False)
+    expect(tabs[0].locator("#budget")).to_contain_text("6 of 20 trials finished")
+    wait_until_live(tabs[0])
 
 
 def test_the_page_of_a_job_that_was_deleted_meanwhile_says_so_and_asks_no_more(
