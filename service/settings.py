@@ -318,8 +318,8 @@ class Settings(BaseSettings):
         closed = [self.data_dir.absolute(), *(file.absolute() for file in self.database_files)]
         if isinstance(self.checkpoint_place, Path):
             closed.append(self.checkpoint_place)
-        if sys.platform == "darwin":  # it holds what is hidden in the home elsewhere
-            closed.append(Path.home() / "Library")
+        if sys.platform == "darwin" and (home := own_home()) is not None:
+            closed.append(home / "Library")  # it holds what is hidden in the home elsewhere
         return DataRoots(tuple(map(str, roots)), tuple(map(str, closed)), setting=f"{ENV_PREFIX}DATA_ROOTS")
 
     @property

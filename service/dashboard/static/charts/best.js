@@ -19,7 +19,7 @@ export function best(base) {
     groups: () => sidesDrawn(service.known()),
     table: () => bestTable(service.known()),
     note: () => equalInWords(service.known()),
-    drawn: ["trial", "trials"],
+    things: ["trial", "trials"],
     revision: () => axis,
   });
 

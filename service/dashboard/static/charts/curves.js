@@ -47,7 +47,7 @@ export function curves(base, picking) {
     groups: () => groupsDrawn(service.known()),
     table: () => curvesTable(service.known()),
     note: words,
-    drawn: ["curve", "curves"],
+    things: ["curve", "curves"],
     revision: () => `${service.known().metric}:${service.known().over}`,
     onPick: (number) => picking.pick(number, true),
   });

@@ -48,10 +48,11 @@ function filledTable(caption, { head, rows, num_texts }) {
  *
  * `figure({scale, hidden, isWhole})` gives data, layout and, of some charts, the bars of `bars.js` or the outliers of
  * `outliers.js`, or null while there is nothing to draw; `groups()` those of the legend; `table()` head and rows, and how
- * many columns of it begin as texts; `note()` a sentence below; `drawn` is what one and many of what is drawn are called; `revision()` names what is drawn over which axes: zoom is kept as long as it is the same.
+ * many columns of it begin as texts; `note()` a sentence below; `things` are the words for one and for many of what is
+ * drawn; `revision()` names what is drawn over which axes: zoom is kept as long as it is the same.
  * `onPick(number)` gets the trial that was clicked.
  */
-export function panel(id, key, { figure, groups, table, note = () => "", drawn: things = [], revision = () => "", onPick = null }) {
+export function panel(id, key, { figure, groups, table, note = () => "", things = [], revision = () => "", onPick = null }) {
   const element = document.getElementById(id);
   const section = element.closest("section");
   const part = (name) => section.querySelector(`[data-part="${name}"]`);
