@@ -3,7 +3,6 @@ tuned models say together, which a process works out."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,7 +14,7 @@ from service.api.dependencies import CallerDependency, DatabaseDependency, Turns
 from service.api.preparation import PreparationsDependency
 from service.api.schemas.untuned import UntunedQuestion
 from service.errors import NotDoneYet, ServiceBusy
-from service.transfer.pooled import NotPooled, PooledAnswer
+from service.transfer.pooled import NotPooled, PooledAnswers
 from service.transfer.situation import ConfigsWanted
 from service.use_cases.untuned.asking import ask_pooled, question_of
 from service.use_cases.untuned.members import OwnMembers, own_members
@@ -26,8 +25,8 @@ class PreparedQuestion:
     """A question for configs of a model that was never tuned, with what only a process can tell."""
 
     question: UntunedQuestion
-    pooled: PooledAnswer | NotPooled | None
-    """The answer of tuned models together; None: fewer than two are near."""
+    pooled: PooledAnswers | NotPooled | None
+    """The answers of tuned models together; None: fewer than two are near."""
 
 
 class PoolReader:
@@ -42,19 +41,19 @@ class PoolReader:
     ) -> None:
         self._caller, self._database, self._turns, self._preparations = caller, database, turns, preparations
 
-    async def answer(self, wanted: ConfigsWanted) -> PooledAnswer | NotPooled | None:
-        """The answer of tuned models together, or why there is none, as while too many ask processes; None: fewer than
+    async def answer(self, wanted: ConfigsWanted) -> PooledAnswers | NotPooled | None:
+        """The answers of tuned models together, or why there is none, as while too many ask processes; None: fewer than
         two are near."""
         if wanted.proxy_job is not None:
             return None
 
         def read() -> OwnMembers:
             with self._database.reading() as session:
-                return own_members(session, wanted.target, project=self._caller.sees)
+                return own_members(session, wanted.target, wanted.members, project=self._caller.sees)
 
         async with self._turns.one():
             own = await run_in_threadpool(read)
-        question = question_of(wanted.target, own.members)
+        question = question_of(wanted.target, wanted.members, own.members)
         if question is None:
             return None
         work = functools.partial(ask_pooled, question)
@@ -62,7 +61,7 @@ class PoolReader:
             found = await self._preparations.do(question.to_text(), work, token=self._caller.token)
         except (ServiceBusy, NotDoneYet) as error:
             return NotPooled(str(error))
-        return found if isinstance(found, NotPooled) else dataclasses.replace(found, remarks=own.remarks)
+        return found if isinstance(found, NotPooled) else found.with_remarks(own.remarks)
 
 
 PoolReaderDependency = Annotated[PoolReader, Depends(PoolReader)]

@@ -171,6 +171,11 @@ def is_alike(space: SearchSpace, config: TunedConfig) -> bool:
     return "grafting" in searched or "preconditioner" in searched or grafting == own_grafting
 
 
+def member_of(config: TunedConfig) -> str | None:
+    """The member of Shampoo's family that a config is of; None: it is of another optimizer."""
+    return _member(config.arguments)[0] if config.optimizer == "shampoo" else None
+
+
 def _member(arguments: Mapping[str, Any]) -> tuple[str, str]:
     """The member of the family and its grafting, with the optimizer's own defaults."""
     return str(arguments.get("preconditioner") or "shampoo"), grafting_of(arguments)

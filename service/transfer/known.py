@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.fitting import fit
+from service.domain import Direction
 from service.evidence.types import EvidenceStatus
 from service.transfer.candidates import Source, TransferCandidate, is_alike
 from service.transfer.ranking import FARTHEST, counted_octaves
@@ -31,10 +33,10 @@ class KnownOfSpace:
 
 
 def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target: Situation) -> list[KnownOfSpace]:
-    """Known configs of a space, the nearest first: up to `MAX_KNOWN` different configs of its optimizer and
-    member of the family, none of them refuted, none farther than `FARTHEST`."""
+    """Known configs of a space, the nearest first and of one model the best: up to `MAX_KNOWN` different configs of
+    its optimizer and members of the family, none of them refuted, none farther than `FARTHEST`."""
     searched = {parameter.name for parameter in space.parameters}
-    found: list[tuple[float, KnownOfSpace]] = []
+    found: list[tuple[float, float, KnownOfSpace]] = []
     for candidate in candidates:
         if candidate.situation is None or candidate.source.status is EvidenceStatus.REFUTED:
             continue
@@ -46,10 +48,18 @@ def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target
         given = {name: value for name, value in config.flat.items() if name in searched}
         fitted = fit(space, given, held=config.arguments)
         if fitted is not None:
-            found.append((counted, KnownOfSpace(*fitted, apart.total, candidate.source)))
-    found.sort(key=lambda entry: entry[0])
+            known = KnownOfSpace(*fitted, apart.total, candidate.source)
+            found.append((counted, _badness(candidate.source), known))
+    found.sort(key=lambda entry: entry[:2])
     different: list[KnownOfSpace] = []
-    for _, known in found:
+    for *_, known in found:
         if all(known.parameters != other.parameters for other in different):
             different.append(known)
     return different[:MAX_KNOWN]
+
+
+def _badness(source: Source) -> float:
+    """The objective for the model that a config was tuned for, less is better; of one model only it says something."""
+    if source.value is None:
+        return math.inf
+    return -source.value if source.direction is Direction.MAXIMIZE else source.value

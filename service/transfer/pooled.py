@@ -25,8 +25,6 @@ from service.transfer.candidates import (
 from service.transfer.rules import Change, TunedConfig
 from service.transfer.situation import Situation
 
-PRESET = "shampoo"
-"""The preset whose trials answer. The table's others are of AdamW, which is no answer."""
 NUM_NAMED = 3
 """Models that are named with their share, at most, by judgement."""
 MEASURED = "measured (tests.benchmarks.answers.transfer --train)"
@@ -39,6 +37,8 @@ class PoolMember:
 
     name: str
     """The name of the model for a person."""
+    preset: str
+    """The preset that the trials are of."""
     situation: Situation
     trials: Sequence[TunedTrial]
     is_minimised: bool = True
@@ -50,7 +50,7 @@ class PoolMember:
     def of(cls, member: ShippedMember) -> Self:
         """A member of the shipped table; those of one model may differ in the length of the training."""
         name = source_name(member.workload, member.options, member.situation.batch_size)
-        return cls(with_length(name, member.situation), member.situation, member.trials)
+        return cls(with_length(name, member.situation), member.preset, member.situation, member.trials)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -64,15 +64,17 @@ class PoolQuestion:
     """The question what several tuned models say together of a model that was never tuned."""
 
     target: Situation
+    presets: tuple[str, ...]
+    """The presets whose trials are asked for, one answer for each."""
     own: tuple[PoolMember, ...]
-    """The models that jobs of a project tuned."""
+    """The models that jobs of a project tuned, once for each preset of which they have trials."""
     asks_table: bool
     """True if those of the shipped table are asked, too."""
 
-    @property
-    def members(self) -> list[PoolMember]:
-        """All that are asked."""
-        return [*(table_members() if self.asks_table else ()), *self.own]
+    def members(self, preset_name: str) -> list[PoolMember]:
+        """All that are asked about a preset; fewer than two say nothing together."""
+        own = [member for member in self.own if member.preset == preset_name]
+        return [*(table_members(preset_name) if self.asks_table else ()), *own]
 
     def to_text(self) -> str:
         """The question for another process; equal questions have the same text."""
@@ -83,7 +85,7 @@ class PoolQuestion:
         """The question that `to_text` gave."""
         content = json.loads(text)
         own = tuple(map(PoolMember.from_json, content["own"]))
-        return cls(Situation.from_json(content["target"]), own, content["asks_table"])
+        return cls(Situation.from_json(content["target"]), tuple(content["presets"]), own, content["asks_table"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +102,9 @@ class PooledAnswer:
     remarks: tuple[str, ...] = ()
     """Remarks on who was asked, for a person."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The answer for another process."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The answer that `to_json` gave."""
+        """The answer that `dataclasses.asdict` gave."""
         shares = tuple(MemberShare(**share) for share in content["shares"])
         return cls(**{**content, "shares": shares, "remarks": tuple(content["remarks"])})
 
@@ -158,6 +156,27 @@ class PooledAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class PooledAnswers:
+    """The answers of tuned models together about one that was never tuned."""
+
+    of_presets: tuple[PooledAnswer, ...]
+    """One for each preset, the one to try first at the front."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The answers for another process."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The answers that `to_json` gave."""
+        return cls(tuple(map(PooledAnswer.from_json, content["of_presets"])))
+
+    def with_remarks(self, remarks: tuple[str, ...]) -> Self:
+        """The answers with further remarks on who was asked."""
+        return type(self)(tuple(dataclasses.replace(one, remarks=(*one.remarks, *remarks)) for one in self.of_presets))
+
+
+@dataclass(frozen=True, slots=True)
 class NotPooled:
     """No answer of all tuned models together, where one was wanted."""
 
@@ -170,9 +189,9 @@ def with_length(name: str, situation: Situation) -> str:
     return f"{name}, {situation.num_steps} steps"
 
 
-def table_members() -> list[PoolMember]:
-    """The members of the shipped table whose trials answer together."""
-    return [PoolMember.of(member) for member in shipped_members() if member.preset == PRESET]
+def table_members(preset_name: str) -> list[PoolMember]:
+    """The members of the shipped table that were tuned in a preset."""
+    return [PoolMember.of(member) for member in shipped_members() if member.preset == preset_name]
 
 
 def shares_in_words(shares: Sequence[MemberShare]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from service.evidence.types import EvidenceStatus
 from service.transfer.adapters import begun_for_adapters
-from service.transfer.candidates import SourceKind, TransferCandidate, published, shipped_members
+from service.transfer.candidates import SourceKind, TransferCandidate, member_of, published, shipped_members
 from service.transfer.pooled import MEASURED, PooledAnswer
 from service.transfer.rules import (
     Change,
@@ -21,7 +21,7 @@ from service.transfer.rules import (
     step_kind,
     with_defaults,
 )
-from service.transfer.situation import Distance, Situation, distance
+from service.transfer.situation import Distance, FamilyMember, Situation, distance
 from trainers.config import FOR_ADAPTERS
 
 FARTHEST = 6.0
@@ -82,30 +82,35 @@ class Transferred:
 
 
 def rank(
-    target: Situation, stored: Sequence[TransferCandidate], *, num_configs: int, pooled: PooledAnswer | None = None
+    target: Situation,
+    stored: Sequence[TransferCandidate],
+    *,
+    num_configs: int,
+    pooled: Sequence[PooledAnswer] = (),
+    member: FamilyMember | None = None,
 ) -> list[Transferred]:
     """The configs to try for a model, in this order; `num_configs` of them, if there are as many.
 
     Those of the nearest tuned models come first, moved by the rules: half of all, of the store and of the shipped table
     as far as these are near. What several say together takes the place of the nearest of them, but comes after a model
-    of the store that is the target itself; then each of the others alone, the store's first. Then the first one with
-    half and twice its learning rate, the published points in the order that hits soonest, and what is left of the
-    others. For low-rank adapters only models with adapters are near, and what was measured on adapters comes before the
-    points.
+    of the store that is the target itself. Then come each model of the store alone, what several say together of other
+    presets, and each of the shipped table alone. The other half begins with the first one with half and twice its
+    learning rate, then the published points in the order that hits soonest, and what is left of the others. For
+    low-rank adapters only models with adapters are near, and what was measured on adapters comes before the points.
 
     Args:
         stored: what jobs have tuned; each with a situation.
-        pooled: what several of the models say together; None: it is not known.
+        pooled: what several of the models say together, one config for each preset, in the order to try them.
+        member: the member of Shampoo's family that is wanted, tuned models of others have no say; None: any.
     """
-    all_moved = list(_moved(target, stored))
+    all_moved = [found for found in _moved(target, stored) if _is_of(member, found)]
     tuned = sorted((with_common_decay(found, all_moved, target) for found in all_moved), key=_place)
     near = [found for found in tuned if is_near(found.origin, target)]
-    if pooled is not None:
-        near = _with_pooled(near, tuned, pooled)
-    begun = _begun(target) if target.features.has_adapters else []
+    near = _with_pooled(near, tuned, pooled)
+    begun = [one for one in _begun(target) if _is_of(member, one)] if target.features.has_adapters else []
     first = near[: max(1, (num_configs + 1) // 2)] or begun[:1]
     varied = [with_lr(first[0], factor) for factor in VARIATIONS] if first else []
-    known = [_as_published(candidate) for candidate in published()]
+    known = [one for one in map(_as_published, published()) if _is_of(member, one)]
     rest = sorted((found for found in (*near, *tuned) if found not in first), key=_place)
     ranked: list[Transferred] = []
     for found in (*first, *varied, *begun, *known, *rest):
@@ -143,15 +148,26 @@ def is_near(candidate: TransferCandidate, target: Situation) -> bool:
     return counted_octaves(candidate, distance(tuned, target)) <= FARTHEST
 
 
-def _with_pooled(near: Sequence[Transferred], tuned: Sequence[Transferred], pooled: PooledAnswer) -> list[Transferred]:
+def _is_of(member: FamilyMember | None, found: Transferred) -> bool:
+    """True if a config is of the member of Shampoo's family that is wanted."""
+    return member is None or member_of(found.config) == member
+
+
+def _with_pooled(
+    near: Sequence[Transferred], tuned: Sequence[Transferred], pooled: Sequence[PooledAnswer]
+) -> list[Transferred]:
     """The near ones of all that was tuned, with what several say together where the first of them alone was; the model
     itself, tuned by a job, needs none of the others."""
-    asked = (place for place, found in enumerate(near) if pooled.asked(found.origin) and not _is_target_of_job(found))
-    place = next(asked, None)
-    if place is None:
-        return [*near]
-    behind = sorted(near[place:], key=lambda found: (_is_refuted(found), _is_shipped(found)))
-    return [*near[:place], together(pooled, tuned), *behind]
+    answers: list[Transferred] = []
+    places: list[int] = []
+    for answer in pooled:
+        asked = (place for place, one in enumerate(near) if answer.asked(one.origin) and not _is_target_of_job(one))
+        if (place := next(asked, None)) is not None:
+            answers.append(together(answer, tuned))
+            places.append(place)
+    first = min(places, default=len(near))
+    behind = sorted([*answers[1:], *near[first:]], key=lambda found: (_is_refuted(found), _is_shipped(found)))
+    return [*near[:first], *answers[:1], *behind]
 
 
 def _is_target_of_job(found: Transferred) -> bool:
@@ -173,9 +189,10 @@ def together(pooled: PooledAnswer, tuned: Sequence[Transferred]) -> Transferred:
     nearest tuned model of the target's own data (`with_common_decay`), or else that of the nearest one that was asked.
 
     Args:
-        tuned: what was tuned, moved to the target, the nearest first; one that was asked among it.
+        tuned: what was tuned, moved to the target, the one to try first at the front; one that was asked among it.
     """
-    nearest = next(found for found in tuned if pooled.asked(found.origin))
+    asked = (found for found in tuned if pooled.asked(found.origin))
+    nearest = min(asked, key=lambda found: (_is_refuted(found), _total(found)))
     assert nearest.distance is not None
     of_own_data = next((found for found in tuned if _decays_alike(nearest, found)), nearest)
     config = pooled.config(with_defaults(of_own_data.config)["weight_decay"])
@@ -285,6 +302,11 @@ def _moved(target: Situation, stored: Sequence[TransferCandidate]) -> Iterator[T
 def counted_octaves(candidate: TransferCandidate, apart: Distance) -> float:
     """The octaves that a tuned model at a distance counts as: `SHIPPED_APART` more if it is of the shipped table."""
     return apart.total + (SHIPPED_APART if candidate.source.kind is SourceKind.SHIPPED else 0.0)
+
+
+def _total(found: Transferred) -> float:
+    assert found.distance is not None
+    return found.distance.total
 
 
 def _apart(found: Transferred) -> float:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
 
@@ -136,14 +136,27 @@ class Situation:
         return cls(features_of(shape), batch_size, num_steps, workload, digest)
 
 
+FamilyMember: TypeAlias = Literal["shampoo", "soap", "kl", "spectral"]
+"""A member of Shampoo's family of which configs are known. The preset that searches it has its name."""
+FAMILY_MEMBERS: tuple[FamilyMember, ...] = get_args(FamilyMember)
+"""All of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigsWanted:
     """A question for configs of a model that was never tuned."""
 
     target: Situation
     num_configs: int
+    member: FamilyMember | None = None
+    """The member of the family that is wanted; None: any."""
     proxy_job: str | None = None
     """The job that tuned a smaller or shorter version of it, whose answer alone is moved."""
+
+    @property
+    def members(self) -> tuple[FamilyMember, ...]:
+        """The members of the family that are wanted."""
+        return FAMILY_MEMBERS if self.member is None else (self.member,)
 
 
 OF_DEPTH = 3.0

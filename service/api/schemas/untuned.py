@@ -14,7 +14,7 @@ from service.evidence.formats.snippet import trial_snippet
 from service.evidence.formats.written import Format, Written, written_of
 from service.transfer.candidates import SourceKind
 from service.transfer.ranking import CONFIDENCE, Transferred
-from service.transfer.situation import ConfigsWanted, Situation
+from service.transfer.situation import ConfigsWanted, FamilyMember, Situation
 from service.transfer.taken_away import AskedModel, taken_away
 from service.transfer.words import UntunedAnswer
 from trainers.config import MAX_COUNT
@@ -118,6 +118,9 @@ class UntunedQuestion(RequestModel):
     """The number of steps of the whole training."""
     budget: TransferBudget = TransferBudget()
     """Configs that are wanted."""
+    preconditioner: FamilyMember | None = None
+    """The member of Shampoo's family that configs are wanted of. Null: any; each member's first config comes before
+    another one of the same."""
     proxy_job: str | None = Field(default=None, min_length=1, max_length=64)
     """The job that tuned a smaller or shorter version of the model: its answer alone is moved, up to three configs.
     Null: those of the nearest tuned models."""
@@ -136,7 +139,9 @@ class UntunedQuestion(RequestModel):
             workload=given.workload,
             digest=given.digest,
         )
-        return ConfigsWanted(target, num_configs=self.budget.num_trials, proxy_job=self.proxy_job)
+        return ConfigsWanted(
+            target, num_configs=self.budget.num_trials, member=self.preconditioner, proxy_job=self.proxy_job
+        )
 
 
 class DistanceRead(ReadModel):

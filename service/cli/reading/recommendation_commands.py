@@ -59,6 +59,13 @@ def recommend(
     trials: Annotated[
         int | None, typer.Option(min=1, help="With a FILE: configs that are wanted. Default: 5.", show_default=False)
     ] = None,
+    preconditioner: Annotated[
+        str | None,
+        typer.Option(
+            help="With a FILE: the member of the family that is wanted: shampoo, soap, kl or spectral. Default: any.",
+            show_default=False,
+        ),
+    ] = None,
     place: Annotated[
         int | None,
         typer.Option(min=1, help="With a FILE: the place in the list of the config that is printed. Default: 1."),
@@ -114,6 +121,7 @@ def recommend(
                 batch_size=batch_size,
                 num_steps=num_steps,
                 num_trials=DEFAULT_CONFIGS if trials is None else trials,
+                preconditioner=preconditioner,
                 proxy_job=proxy_job,
                 formats=[] if output in OWN_FORMATS else [output],
             )
@@ -123,7 +131,13 @@ def recommend(
             say_list(answer)
             _say_one_of(answer, 1 if place is None else place, output)
         return
-    of_file = {"--batch-size": batch_size, "--num-steps": num_steps, "--trials": trials, "--place": place}
+    of_file = {
+        "--batch-size": batch_size,
+        "--num-steps": num_steps,
+        "--trials": trials,
+        "--preconditioner": preconditioner,
+        "--place": place,
+    }
     if without_file := [option for option, given in of_file.items() if given is not None]:
         hint = "; one trial's config: --job JOB --trial NUMBER" if without_file == ["--trials"] else ""
         if path is not None:

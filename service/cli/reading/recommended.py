@@ -59,6 +59,7 @@ def asked_of_file(
     batch_size: int,
     num_steps: int,
     num_trials: int,
+    preconditioner: str | None,
     proxy_job: str | None,
     formats: Sequence[str],
 ) -> UntunedAnswerRead:
@@ -66,6 +67,7 @@ def asked_of_file(
 
     Args:
         path: of the file with its fingerprint.
+        preconditioner: the member of Shampoo's family that they should be of; None: any.
         proxy_job: the job that tuned a smaller or shorter version of it, whose answer alone is moved.
         formats: those in which each is written, beside Python.
 
@@ -83,6 +85,7 @@ def asked_of_file(
         batch_size=batch_size,
         num_steps=num_steps,
         num_trials=num_trials,
+        preconditioner=preconditioner,
         proxy_job=proxy_job,
         formats=formats,
     )
@@ -97,7 +100,7 @@ def say_list(found: UntunedAnswerRead) -> None:
         else:
             job = f", {one.origin.job_id}" if one.origin.job_id else ""
             far = "as published" if one.distance is None else f"{one.distance.total:.1f} octaves away"
-            told = f"{one.optimizer} of {one.origin.name}{job}, {far}"
+            told = f"{one.config.get('preconditioner', one.optimizer)} of {one.origin.name}{job}, {far}"
         say(f"{place}. lr {one.config['lr']:g}, {told}", err=True)
 
 

@@ -38,6 +38,7 @@ def recommend(
     batch_size: int,
     num_steps: int,
     num_trials: int = 5,
+    preconditioner: str | None = None,
     proxy_job: str | None = None,
     formats: Sequence[str] = (),
 ) -> Call[UntunedAnswerRead]:
@@ -48,6 +49,7 @@ def recommend(
         batch_size: examples in a step, of all ranks.
         num_steps: steps of the whole training.
         num_trials: configs that are wanted.
+        preconditioner: the member of Shampoo's family that they should be of; None: any.
         proxy_job: the job that tuned a smaller or shorter version of the model, whose answer alone is moved.
         formats: formats of `service.evidence.formats.written.Format` in which each config is written, beside Python.
 
@@ -56,9 +58,11 @@ def recommend(
     """
     model = fingerprint.to_json() if isinstance(fingerprint, Fingerprint) else dict(fingerprint)
     budget = {"num_trials": num_trials}
-    body = {"fingerprint": model, "batch_size": batch_size, "num_steps": num_steps, "budget": budget}
+    body: dict[str, Any] = {"fingerprint": model, "batch_size": batch_size, "num_steps": num_steps, "budget": budget}
     if formats:
         body["formats"] = list(formats)
+    if preconditioner is not None:
+        body["preconditioner"] = preconditioner
     if proxy_job is not None:
         body["proxy_job"] = proxy_job
     return Call(reading(UntunedAnswerRead), "POST", "/v1/recommendations", body=body, repeatable=True)

@@ -21,12 +21,20 @@ from service.dashboard.rendering import page
 from service.errors import InvalidInput
 from service.evidence.formats.written import Format
 from service.transfer.pooled import NUM_NAMED
+from service.transfer.situation import FAMILY_MEMBERS
 from service.use_cases.untuned.transferring import configs_for
 
 MAX_FIELDS = 8
-"""The form has five; a body of many is refused before all of it is parsed. By judgement."""
+"""The form has six; a body of many is refused before all of it is parsed. By judgement."""
 COUNTS = ("batch_size", "num_steps", "num_trials")
-DEFAULTS = {"fingerprint": "", "batch_size": "128", "num_steps": "1000", "num_trials": "5", "proxy_job": ""}
+DEFAULTS = {
+    "fingerprint": "",
+    "batch_size": "128",
+    "num_steps": "1000",
+    "num_trials": "5",
+    "preconditioner": "",
+    "proxy_job": "",
+}
 
 router = APIRouter(include_in_schema=False)
 
@@ -88,8 +96,8 @@ def _asked(given: dict[str, str]) -> dict[str, Any]:
             raise ValueError(f"{name}: must be an integer, got {given[name]!r:.40}")
         counts[name] = int(given[name])
     budget = {"num_trials": counts.pop("num_trials")}
-    proxy_job = given["proxy_job"].strip() or None
-    return {"fingerprint": fingerprint, **counts, "budget": budget, "proxy_job": proxy_job, "formats": list(Format)}
+    chosen = {name: given[name].strip() or None for name in ("preconditioner", "proxy_job")}
+    return {"fingerprint": fingerprint, **counts, "budget": budget, **chosen, "formats": list(Format)}
 
 
 def _page(
@@ -100,6 +108,6 @@ def _page(
         if found is None
         else [of_formats(one.formats, prefix=f"config-{number}") for number, one in enumerate(found.items, start=1)]
     )
-    limits = {"max_configs": MAX_CONFIGS, "num_named": NUM_NAMED}
+    limits = {"max_configs": MAX_CONFIGS, "num_named": NUM_NAMED, "members": FAMILY_MEMBERS}
     context = {"given": given, "problem": problem, "found": found, "copies": copies, **limits}
     return page(request, "recommendations/untuned.html", context, status_code=422 if problem else 200)

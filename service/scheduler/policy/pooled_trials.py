@@ -6,12 +6,13 @@ trial was measured, the more noise it is assumed to have. The answer is the conf
 
     python -m service.scheduler.policy.pooled_trials < QUESTION
 
-prints the answer to a question (`PoolQuestion.to_text`), as `PooledAnswer.to_json`. The API, which does not load NumPy,
-uses this command (`service.use_cases.untuned.asking`).
+prints the answers to a question (`PoolQuestion.to_text`), as `PooledAnswers.to_json`. The API, which does not load
+NumPy, uses this command (`service.use_cases.untuned.asking`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -24,19 +25,20 @@ import numpy as np
 
 from search_spaces import Scalar, SearchSpace, preset
 from search_spaces.fitting import fit
+from service.evidence.in_words.wording import joined
 from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.rungs import Rungs
 from service.scheduler.policy.searching.scaling import Scale
 from service.transfer.candidates import MemberShare, TunedTrial
-from service.transfer.pooled import PRESET, PooledAnswer, PoolMember, PoolQuestion
+from service.transfer.pooled import PooledAnswer, PooledAnswers, PoolMember, PoolQuestion
 from service.transfer.rules import TunedConfig, moved
 from service.transfer.situation import Situation, distance
 from trainers.workloads.messages import answer_to_line
 
 HYPERPARAMETERS = Path(__file__).with_name("pooled_trials.json")
-"""The hyperparameters of the model of the shipped table's trials, which are used for the trials of jobs, too: a fit
-takes four times as long as an answer. Made by `python -m tests.benchmarks.answers.fit_pooled`."""
+"""The hyperparameters of the models of the shipped table's trials, by preset, which are used for the trials of jobs,
+too: a fit takes four times as long as an answer. Made by `python -m tests.benchmarks.answers.fit_pooled`."""
 NOISE_PER_SQUARE = 0.3
 """Variance of the noise for a distance of one octave; it grows with the square of the distance, and the trials of each
 model have variance 1: two octaves away they are half noise. By judgement, knowing the members that
@@ -72,14 +74,14 @@ class _Trials:
 
 
 def pooled_answer(
-    members: Sequence[PoolMember], target: Situation, *, hyperparameters: Sequence[float], preset_name: str = PRESET
+    members: Sequence[PoolMember], target: Situation, *, hyperparameters: Sequence[float]
 ) -> PooledAnswer:
     """The answer of tuned models of one preset.
 
     Args:
         hyperparameters: those of the model, as returned by `fitted`.
-        preset_name: the preset of the trials.
     """
+    preset_name = members[0].preset
     space = preset(preset_name)
     encoding = Encoding(space)
     trials = _moved_trials(members, target, space, encoding)
@@ -99,14 +101,14 @@ def pooled_answer(
     )
 
 
-def fitted(members: Sequence[PoolMember], *, preset_name: str = PRESET) -> list[float]:
+def fitted(members: Sequence[PoolMember]) -> list[float]:
     """The hyperparameters that explain the trials of tuned models of one preset best, with a separate function for each
     model.
 
     With one function for all, differences between the models would look like noise of each trial, and a model's own
     trials would hardly count.
     """
-    space = preset(preset_name)
+    space = preset(members[0].preset)
     encoding = Encoding(space)
     model = CurveModel(encoding, KNOWN_LENGTHS)
     searches = [_moved_trials([member], member.situation, space, encoding) for member in members]
@@ -115,9 +117,59 @@ def fitted(members: Sequence[PoolMember], *, preset_name: str = PRESET) -> list[
     return model.hyperparameters
 
 
-def shipped_hyperparameters() -> list[float]:
-    """The hyperparameters of the model of the shipped table's trials."""
-    found: list[float] = json.loads(HYPERPARAMETERS.read_text())[PRESET]
+def answers(question: PoolQuestion) -> PooledAnswers:
+    """The answers of all presets that are asked for and of which at least two models were tuned: first those in which
+    a project's own jobs have a say, and then the ones that promise most."""
+    asked = {name: members for name in question.presets if len(members := question.members(name)) > 1}
+    promises = promise_of_presets([one for members in asked.values() for one in members], question.target)
+
+    def place(name: str) -> tuple[bool, float]:
+        return all(member.job_id is None for member in asked[name]), -promises[name]
+
+    found = [
+        pooled_answer(asked[name], question.target, hyperparameters=shipped_hyperparameters(name))
+        for name in sorted(asked, key=place)
+    ]
+    best_first = sorted(asked, key=lambda name: -promises[name])
+    if len(found) > 1 and found[0].preset == best_first[0]:
+        others = joined([f"`{name}`" for name in best_first[1:]])
+        found[0] = dataclasses.replace(
+            found[0],
+            remarks=(
+                f"on tuned models near this one the best trials of `{best_first[0]}` were better, at equal steps, "
+                f"than those of {others}, in this order",
+            ),
+        )
+    return PooledAnswers(tuple(found))
+
+
+def promise_of_presets(members: Sequence[PoolMember], target: Situation) -> dict[str, float]:
+    """The presets of tuned models, and how much better the best trial of each is than those of the others.
+
+    Only models that were tuned with several presets show it: by deviations of all of the model's trials. Those that are
+    farther from the target count less, by as much as their trials do.
+    """
+    by_model: dict[tuple[str | None, str], list[PoolMember]] = {}
+    for member in members:
+        by_model.setdefault((member.job_id, member.name), []).append(member)
+    sums, weights = (
+        dict.fromkeys((one.preset for one in members), 0.0),
+        dict.fromkeys((one.preset for one in members), 0.0),
+    )
+    for tuned in by_model.values():
+        values = [np.array([math.nan if one.value is None else one.value for one in member.trials]) for member in tuned]
+        scale = Scale(np.concatenate(values), is_minimised=tuned[0].is_minimised)
+        best = [float(np.max(scale(one))) for one in values]
+        weight = 1 / (1 + NOISE_PER_SQUARE * distance(tuned[0].situation, target).total ** 2)
+        for member, value in zip(tuned, best, strict=True):
+            sums[member.preset] += weight * (value - sum(best) / len(best))
+            weights[member.preset] += weight
+    return {name: sums[name] / (weights[name] or 1.0) for name in sums}
+
+
+def shipped_hyperparameters(preset_name: str) -> list[float]:
+    """The hyperparameters of the model of the shipped table's trials of a preset."""
+    found: list[float] = json.loads(HYPERPARAMETERS.read_text())[preset_name]
     return found
 
 
@@ -189,9 +241,8 @@ def _best(posterior: Posterior, encoding: Encoding, vectors: Array) -> Array:
 
 def main() -> None:
     """Runs the command."""
-    question = PoolQuestion.from_text(sys.stdin.read())
-    answer = pooled_answer(question.members, question.target, hyperparameters=shipped_hyperparameters())
-    sys.stdout.write(answer_to_line(answer) + "\n")
+    found = answers(PoolQuestion.from_text(sys.stdin.read()))
+    sys.stdout.write(answer_to_line(found) + "\n")
 
 
 if __name__ == "__main__":

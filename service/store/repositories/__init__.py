@@ -24,6 +24,7 @@ from service.store.repositories.of_trials.trial_columns import (
     ListedTrial,
     Remark,
     TrialColumnsRepository,
+    TrialOfModel,
     TrialSpending,
 )
 from service.store.repositories.of_trials.trial_lists import (
@@ -106,6 +107,7 @@ __all__ = [
     "TrialLengths",
     "TrialListRepository",
     "TrialOfList",
+    "TrialOfModel",
     "TrialQuery",
     "TrialRepository",
     "TrialSorting",

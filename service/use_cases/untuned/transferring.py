@@ -11,8 +11,8 @@ from service.evidence.in_words.standing import standing_of
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
 from service.store.session import Session
-from service.transfer.candidates import Source, SourceKind, TransferCandidate, source_name
-from service.transfer.pooled import NotPooled, PooledAnswer
+from service.transfer.candidates import Source, SourceKind, TransferCandidate, member_of, source_name
+from service.transfer.pooled import NotPooled, PooledAnswers
 from service.transfer.ranking import is_near, rank, rank_proxy
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import ConfigsWanted, Situation, distance
@@ -27,16 +27,17 @@ for."""
 
 
 def configs_for(
-    session: Session, wanted: ConfigsWanted, pooled: PooledAnswer | NotPooled | None = None, *, project: str | None
+    session: Session, wanted: ConfigsWanted, pooled: PooledAnswers | NotPooled | None = None, *, project: str | None
 ) -> UntunedAnswer:
     """The configs to try for a model.
 
     Args:
-        pooled: the common answer of tuned models (`asking`), or why there is none; None: it was not asked for.
+        pooled: the common answers of tuned models (`asking`), or why there is none; None: it was not asked for.
         project: the project whose recommendations count; None: any.
 
     Raises:
-        InvalidInput: `proxy_job` has no recommendation, or its model has no known shape.
+        InvalidInput: `proxy_job` has no recommendation, or one of another member than is wanted, or its model has no
+            known shape.
     """
     target, num_configs, proxy_job = wanted.target, wanted.num_configs, wanted.proxy_job
     if proxy_job is not None:
@@ -47,10 +48,13 @@ def configs_for(
         if situation is None:
             raise InvalidInput("proxy_job", f"the shape of the model that {proxy_job} tuned is not known")
         (proxy,) = _candidates(row, situation, with_baselines=False)
+        if wanted.member is not None and wanted.member != (tuned := member_of(proxy.config)):
+            told = f"the config that {proxy_job} recommends is of {tuned or proxy.config.optimizer!r}"
+            raise InvalidInput("preconditioner", f"{told}, got {wanted.member!r}")
         return UntunedAnswer(1, rank_proxy(target, proxy, num_configs=num_configs), proxy=proxy)
     candidates = stored_candidates(session, target, project=project)
-    together = pooled if isinstance(pooled, PooledAnswer) else None
-    ranked = rank(target, candidates, num_configs=num_configs, pooled=together)
+    together = pooled.of_presets if isinstance(pooled, PooledAnswers) else ()
+    ranked = rank(target, candidates, num_configs=num_configs, pooled=together, member=wanted.member)
     return UntunedAnswer(
         len(candidates),
         ranked,

@@ -1,4 +1,4 @@
-"""Fits the model of the shipped table's trials, and keeps its hyperparameters where answers find them.
+"""Fits the models of the shipped table's trials, one for each preset, and keeps the hyperparameters for the answers.
 
 python -m tests.benchmarks.answers.fit_pooled    # after `make_knowledge`; seconds
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 
 from service.scheduler.policy.pooled_trials import HYPERPARAMETERS, fitted
-from service.transfer.pooled import PRESET, table_members
+from service.transfer.pooled import table_members
+from service.transfer.situation import FAMILY_MEMBERS
 
 NUM_DIGITS = 4
 """Decimal digits that are kept, of logarithms."""
@@ -16,8 +17,12 @@ NUM_DIGITS = 4
 
 def main() -> None:
     """Runs the script."""
-    found = [round(value, NUM_DIGITS) for value in fitted(table_members())]
-    HYPERPARAMETERS.write_text(json.dumps({PRESET: found}) + "\n")
+    found = {
+        name: [round(value, NUM_DIGITS) for value in fitted(members)]
+        for name in FAMILY_MEMBERS
+        if (members := table_members(name))
+    }
+    HYPERPARAMETERS.write_text(json.dumps(found) + "\n")
     print(HYPERPARAMETERS, found)
 
 

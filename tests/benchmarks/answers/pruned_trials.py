@@ -38,7 +38,7 @@ from service.transfer.candidates import (
     TunedTrial,
     shipped_members,
 )
-from service.transfer.pooled import PRESET, PoolMember
+from service.transfer.pooled import PoolMember
 from service.transfer.ranking import together, transferred
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation, distance
@@ -56,6 +56,7 @@ TUNED = (
     Member("mlp-128", WORKLOAD, 64, 200, {"width": 128}),
 )
 """The models that jobs tuned."""
+PRESET = "shampoo"
 NUM_UNITS = 20
 """Measurements of a trial."""
 
@@ -128,7 +129,7 @@ def best_of(member: PoolMember) -> TransferCandidate:
 
 def answered(others: Sequence[PoolMember], own: Sequence[PoolMember], target: Situation) -> TunedConfig:
     """The config that models say together, with the decay of the nearest job, moved."""
-    pooled = pooled_answer([*others, *own], target, hyperparameters=shipped_hyperparameters())
+    pooled = pooled_answer([*others, *own], target, hyperparameters=shipped_hyperparameters(PRESET))
     nearest_first = sorted(own, key=lambda one: distance(one.situation, target).total)
     candidates = map(best_of, nearest_first)
     return together(pooled, [transferred(one.config, one, target) for one in candidates]).config
@@ -156,7 +157,7 @@ def main() -> None:
             situation = Situation.of(
                 member.shape, batch_size=member.batch_size, num_steps=member.num_steps, workload=WORKLOAD
             )
-            tuned.append(PoolMember(member.name, situation, trials, job_id=member.name))
+            tuned.append(PoolMember(member.name, PRESET, situation, trials, job_id=member.name))
         whole = [
             dataclasses.replace(
                 member,

@@ -106,8 +106,8 @@ def answers_for(member: ShippedMember, members: Sequence[ShippedMember]) -> tupl
     )
     all_moved = [transferred(other.candidate().config, other.candidate(), member.situation) for other in others]
     tuned = [with_common_decay(found, all_moved, member.situation) for found in all_moved]
-    asked, name = list(map(PoolMember.of, others)), member.preset
-    pooled = pooled_answer(asked, member.situation, hyperparameters=fitted(asked, preset_name=name), preset_name=name)
+    asked = list(map(PoolMember.of, others))
+    pooled = pooled_answer(asked, member.situation, hyperparameters=fitted(asked))
     return tuned[0], together(pooled, tuned)
 
 

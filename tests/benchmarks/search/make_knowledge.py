@@ -1,9 +1,10 @@
 """Tunes small members of shipped families, one axis at a time, and keeps the trials as the table that ships.
 
 A member is a workload with a width, a depth, a batch size and a number of steps; the members of a family differ in one
-of them alone, so that the table shows how good settings move. Each is tuned with Shampoo's preset and with AdamW's,
-alike, by the service's own `auto` search, with whole trainings only. A service without jobs of its own answers from the
-table (`service.transfer.candidates`), and `python -m tests.benchmarks.answers.transfer` judges the rules by it.
+of them alone, so that the table shows how good settings move. Each is tuned with the presets of Shampoo's family and
+with AdamW's, alike, by the service's own `auto` search, with whole trainings only. A service without jobs of its own
+answers from the table (`service.transfer.candidates`), and `python -m tests.benchmarks.answers.transfer` judges the
+rules by it.
 
 One process, one thread; each finished trial is appended to a journal beside the benchmark's data, so a run that was
 killed goes on where it stopped, and members can be made in several runs.
@@ -32,6 +33,7 @@ from search_spaces import Scalar, preset
 from service.domain import Direction, FailureReason, TrialState
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import New, TrialOutcome
+from service.transfer.situation import FAMILY_MEMBERS
 from shampoo.step.failures import RefreshFailed
 from trainers.config import Diverged, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.identity.shape import model_shape
@@ -40,7 +42,7 @@ from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workloads.registry import load
 
-PRESETS = ("shampoo", "adamw")
+PRESETS = (*FAMILY_MEMBERS, "adamw")
 OBJECTIVE = "validation_loss"
 DATA = Path(__file__).parents[1] / "data"
 JOURNAL = DATA / "knowledge.journal.jsonl"

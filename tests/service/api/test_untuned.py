@@ -16,10 +16,12 @@ from service.api import examples
 from service.api.schemas.untuned import MAY_BE_TURNED, UntunedAnswerRead, UntunedQuestion
 from service.client import ApiError, AsyncClient, Client
 from service.evidence.formats.written import Format
+from service.evidence.in_words.wording import joined
 from service.specification.identity import StoredIdentity
 from service.store.repositories import ModelShapeRepository, TrialRepository
 from service.store.session import Database
 from service.transfer.candidates import SourceKind
+from service.transfer.situation import FAMILY_MEMBERS
 from service.use_cases.run import finish_job
 from service.use_cases.untuned import asking
 from tests.support.event_loop import run
@@ -68,8 +70,9 @@ def test_an_empty_store_answers_from_what_is_built_in_and_says_so(
 def test_the_models_of_the_table_answer_together_and_the_nearest_alone_where_they_cannot(
     sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask_ahead(monkeypatch, ASKED)
-    found = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=ASKED).json())
+    asked = {**ASKED, "preconditioner": "shampoo"}
+    ask_ahead(monkeypatch, asked)
+    found = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=asked).json())
     first, alone = found.items[:2]
     together = "14 tuned models together, the nearest digits-"
     assert (first.origin.kind, first.origin.num_trials) == (SourceKind.SHIPPED, 336)
@@ -85,10 +88,28 @@ def test_the_models_of_the_table_answer_together_and_the_nearest_alone_where_the
     assert alone.origin.name.startswith("digits-")
 
     monkeypatch.setattr(asking, "POOL_MODULE", "tests.support.killed")
-    longer = {**ASKED, "num_steps": ASKED["num_steps"] + 1}
+    longer = {**asked, "num_steps": ASKED["num_steps"] + 1}
     answer = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=longer).json())
     assert answer.items[0].origin == alone.origin
     assert "as they could not be asked together: the process that asks them " in answer.says
+
+
+def test_the_members_of_the_family_answer_each_the_one_first_whose_tuned_models_ended_best(
+    sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {**ASKED, "budget": {"num_trials": 7}}
+    ask_ahead(monkeypatch, asked)
+    found = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=asked).json()).items
+    members = [one.config.get("preconditioner", "shampoo") for one in found]
+    assert set(members[:4]) == set(FAMILY_MEMBERS)
+    assert members[4:6] == members[:1] * 2  # half and twice its learning rate
+    assert {one.origin.num_trials for one in found[:4]} == {336}
+    others = joined([f"`{name}`" for name in members[1:4]])
+    said = (
+        f"on tuned models near this one the best trials of `{members[0]}` were better, at equal steps, than those of "
+    )
+    assert found[0].remarks == [f"{said}{others}, in this order"]
+    assert not any(one.remarks for one in found[1:4])
 
 
 def test_the_answer_says_what_of_the_model_was_frozen_and_not_known(sqlite_http: httpx.Client) -> None:
@@ -125,7 +146,7 @@ def test_an_earlier_file_stays_one_when_it_was_read() -> None:
 
 
 def test_each_config_comes_in_every_format_that_is_asked_for(sqlite_http: httpx.Client) -> None:
-    body = {**ASKED, "formats": list(Format), "budget": {"num_trials": 8}}
+    body = {**ASKED, "preconditioner": "shampoo", "formats": list(Format), "budget": {"num_trials": 8}}
     found = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=body).json())
     assert all([written.format for written in one.formats] == list(Format) for one in found.items)
     for one in found.items:
@@ -285,6 +306,9 @@ def test_the_answer_of_a_proxy_job_alone_is_moved(database: Database) -> None:
             with pytest.raises(ApiError, match=f"proxy_job: .*{why}") as refused:
                 client.recommend(**asked, proxy_job=unknown)
             assert refused.value.status == 422
+        assert client.recommend(**asked, proxy_job=job_id, preconditioner="shampoo") == found
+        with pytest.raises(ApiError, match=f"preconditioner: the config that {job_id} .* is of 'shampoo', got 'kl'"):
+            client.recommend(**asked, proxy_job=job_id, preconditioner="kl")
     assert found.basis == "store"
     assert found.says.startswith(f"This rests on job {job_id} alone (provisional), tuned for digits-mlp, batch size ")
     assert [(one.origin.job_id, one.lr_factor) for one in found.items] == [(job_id, 1), (job_id, 0.5), (job_id, 2)]
@@ -327,6 +351,7 @@ def test_a_shape_takes_the_place_of_the_one_that_an_earlier_version_read(databas
             "must have 2 sizes for the kind 'linear', got []",
         ),
         ({"steps": 3}, "steps", ""),
+        ({"preconditioner": "muon"}, "preconditioner", "'shampoo', 'soap', 'kl' or 'spectral'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_value(

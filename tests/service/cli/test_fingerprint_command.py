@@ -118,7 +118,8 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
         asked = ("recommend", "--fingerprint", str(path), "--batch-size", "64", "--num-steps", "500", "--url", url)
         result, short, as_json = run(*asked), run(*asked[:5]), run(*asked, "--json")
         as_yaml = run(*asked, "--format", "yaml")
-        theirs, muon = run(*asked, "--format", "distributed-shampoo"), run(*asked, "--format", "torch-muon")
+        of_shampoo = (*asked, "--preconditioner", "shampoo")
+        theirs, muon = run(*of_shampoo, "--format", "distributed-shampoo"), run(*of_shampoo, "--format", "torch-muon")
         second, sixth = run(*asked, "--place", "2"), run(*asked, "--place", "6")
         of_proxy = run(*asked, "--job", "job_none")
         path.write_text("[]")
@@ -156,11 +157,12 @@ def test_a_list_tells_a_job_of_the_shipped_table_and_of_another_learning_rate(
     job_id = finished_job(sqlite_database, identity=built_identity(specification()))
     path = tmp_path / "wide.json"
     path.write_text(run("fingerprint", "digits-mlp", "--option", "width=512").stdout)
-    ask_ahead(monkeypatch, {"fingerprint": json.loads(path.read_text()), "batch_size": 32, "num_steps": 100})
+    asked = {"batch_size": 32, "num_steps": 100, "preconditioner": "shampoo"}
+    ask_ahead(monkeypatch, {"fingerprint": json.loads(path.read_text()), **asked})
     with running(sqlite_database) as url:
         result = run(
             *("recommend", "--fingerprint", str(path), "--batch-size", "32", "--num-steps", "100", "--trials", "8"),
-            *("--url", url),
+            *("--preconditioner", "shampoo", "--url", url),
         )
     assert result.exit_code == 0, result.output
     lines = in_one_line(result.stderr)

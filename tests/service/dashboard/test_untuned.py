@@ -72,6 +72,14 @@ def test_a_config_with_another_learning_rate_is_told_by_the_one_it_varies(addres
     assert answer.text.count("<p>From ") == 3
 
 
+def test_configs_of_one_member_of_the_family_can_be_asked_for(address: str) -> None:
+    form = {**FORM, "num_trials": "3", "preconditioner": "kl"}
+    answer = httpx.post(address + ADDRESS, trust_env=False, data=form, verify=False, timeout=PATIENCE_SECONDS)
+    assert answer.status_code == 200
+    assert answer.text.count("Shampoo (kl), lr ") == 3
+    assert '<option value="kl" selected>kl</option>' in answer.text
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -79,6 +87,7 @@ def test_a_config_with_another_learning_rate_is_told_by_the_one_it_varies(addres
         ({"fingerprint": '{"parameters": [{"kind": "linear", "shape": [0]}]}'}, "fingerprint.parameters[0].shape[0]"),
         ({"batch_size": "many"}, "batch_size: must be an integer"),
         ({"num_trials": "21"}, "budget.num_trials"),
+        ({"preconditioner": "muon"}, "preconditioner: Input should be &#39;shampoo&#39;, "),
         ({"proxy_job": "job_none"}, "proxy_job: no job &#39;job_none&#39; has a recommendation"),
     ],
 )
@@ -96,6 +105,7 @@ def test_the_page_is_for_everyone(page: Page) -> None:
     expect(page.get_by_label("From job")).to_have_value("job_1")
     page.get_by_label("From job").fill("")
     page.get_by_label("Fingerprint").fill(FORM["fingerprint"])
+    page.get_by_label("Member").select_option("shampoo")
     page.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("status")).to_contain_text("No value is promised")
     page.get_by_text("In other formats").first.click()

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from service.evidence.types import EvidenceStatus
-from service.transfer.candidates import MemberShare, SourceKind, shipped_members
+from service.transfer.candidates import MemberShare, SourceKind, member_of, shipped_members
 from service.transfer.pooled import NotPooled, PooledAnswer
 from service.transfer.ranking import is_near_shipped, rank
 from service.transfer.words import UntunedAnswer, header_of
@@ -37,7 +37,7 @@ POOLED = PooledAnswer(
 
 def test_what_the_models_of_the_table_say_together_comes_before_what_the_nearest_of_them_says_alone() -> None:
     target = dataclasses.replace(shipped_members()[0].situation, num_steps=300)
-    alone, found = (rank(target, [], num_configs=8, pooled=pooled) for pooled in (None, POOLED))
+    alone, found = (rank(target, [], num_configs=8, pooled=pooled) for pooled in ((), [POOLED]))
     first = found[0]
     arguments, schedule = first.config.arguments, first.config.schedule
     assert (arguments["lr"], arguments["betas"], arguments["precondition_frequency"]) == (0.005, [0.8, 0.98], 3)
@@ -53,7 +53,7 @@ def test_what_the_models_of_the_table_say_together_comes_before_what_the_nearest
 
 def test_each_value_that_models_say_together_is_told_beside_the_nearest_ones_with_who_has_how_much_say() -> None:
     target = dataclasses.replace(shipped_members()[0].situation, num_steps=300)
-    found, nearest = rank(target, [], num_configs=8, pooled=POOLED)[:2]
+    found, nearest = rank(target, [], num_configs=8, pooled=[POOLED])[:2]
     tuned = nearest.origin.config
     changes = {one.name: one for one in found.changes}
     assert changes.keys() == POOLED.parameters.keys()
@@ -77,10 +77,26 @@ def test_a_stored_model_that_is_nearer_comes_before_what_the_table_says_together
     target = shipped_members()[0].situation
     near, far = (dataclasses.replace(stored(3e-3), situation=of) for of in (target, situation(width=512)))
     for tuned, kinds in ((near, [SourceKind.STORE, SourceKind.SHIPPED]), (far, [SourceKind.SHIPPED, SourceKind.STORE])):
-        found = rank(target, [tuned], num_configs=4, pooled=POOLED)
+        found = rank(target, [tuned], num_configs=4, pooled=[POOLED])
         assert [one.origin.source.kind for one in found[:2]] == kinds
         (together,) = [one for one in found if one.config.arguments["lr"] == 0.005]
         assert together is found[kinds.index(SourceKind.SHIPPED)]
+
+
+def test_what_models_say_of_other_members_comes_after_a_stored_model_and_before_shipped_ones_alone() -> None:
+    target = shipped_members()[0].situation
+    own = dataclasses.replace(stored(3e-3), situation=dataclasses.replace(target, batch_size=16 * 32))
+    soap = next(one for one in shipped_members() if one.preset == "soap")
+    of_soap = dataclasses.replace(POOLED, preset="soap", parameters={**soap.best.parameters, "lr": 0.006})
+    found = rank(target, [own], num_configs=9, pooled=[POOLED, of_soap])
+    assert [one.config.arguments["lr"] for one in found[:3:2]] == [0.005, 0.006]
+    assert found[1].origin is own
+    assert member_of(found[2].config) == "soap"
+    assert found[2].origin.source.num_trials == 336
+    assert found[3].origin.source.num_trials == 24
+    assert [one.lr_factor for one in found[5:7]] == [0.5, 2.0]  # of the first one
+    first, second = rank(target, [], num_configs=4, pooled=[of_soap, POOLED])[:2]
+    assert (member_of(first.config), member_of(second.config)) == ("soap", "shampoo")
 
 
 @pytest.mark.parametrize(("factor", "place"), [(1, 1), (2, 0)])
@@ -95,16 +111,19 @@ def test_what_a_job_says_with_the_table_comes_before_it_alone_unless_it_tuned_th
         situation=dataclasses.replace(target, batch_size=factor * target.batch_size),
     )
     shares = (MemberShare("mine, 100 steps", 0.6, "job_1"), MemberShare("another", 0.4))
-    found = rank(target, [own], num_configs=4, pooled=dataclasses.replace(POOLED, shares=shares, remarks=("all",)))
+    found = rank(target, [own], num_configs=4, pooled=[dataclasses.replace(POOLED, shares=shares, remarks=("all",))])
     together = found[place]
     assert together.config.arguments["lr"] == 0.005
     assert found[1 - place].origin is own
     source = together.origin.source
     assert source.kind is SourceKind.STORE
     assert list(source.shares) == list(shares)
-    assert source.name == "2 tuned models together, the nearest mine"
+    nearest = (
+        "mine" if factor == 1 else "digits-mlp width=32, batch size 32, of the table that comes with shampoo-tuner"
+    )
+    assert source.name == f"2 tuned models together, the nearest {nearest}"  # by distance alone
     assert together.distance is not None
-    assert together.distance.batch_size == factor - 1
+    assert together.distance.total == 0
     weights = "What the models' trials weigh here: 60% mine, 100 steps (job job_1); 40% another."
     assert header_of(together)[-2:] == [weights, "All."]
     answer = UntunedAnswer(1, [together])
@@ -119,14 +138,14 @@ def test_what_the_table_says_together_has_the_decay_of_the_nearest_model_of_the_
     target = dataclasses.replace(
         member.situation, features=dataclasses.replace(member.situation.features, depth=2 * 11.0), workload="mine"
     )
-    near_of_other_data = rank(target, [], num_configs=4, pooled=POOLED)[0]
+    near_of_other_data = rank(target, [], num_configs=4, pooled=[POOLED])[0]
     own = dataclasses.replace(stored(1e-2, decay=0.3), situation=dataclasses.replace(target, batch_size=16 * 32))
     found = next(
-        one for one in rank(target, [own], num_configs=4, pooled=POOLED) if one.origin.source.num_trials == 336
+        one for one in rank(target, [own], num_configs=4, pooled=[POOLED]) if one.origin.source.num_trials == 336
     )
     refuted = dataclasses.replace(own, source=dataclasses.replace(own.source, status=EvidenceStatus.REFUTED))
     without = next(
-        one for one in rank(target, [refuted], num_configs=9, pooled=POOLED) if one.origin.source.num_trials == 336
+        one for one in rank(target, [refuted], num_configs=9, pooled=[POOLED]) if one.origin.source.num_trials == 336
     )
     assert without.config == near_of_other_data.config
     moved_own = next(one for one in rank(target, [own], num_configs=4) if one.origin is own)

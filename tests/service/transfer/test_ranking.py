@@ -12,11 +12,11 @@ from service.evidence.formats.written import Format, written_of
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.types import EvidenceStatus
 from service.transfer.adapters import LEARNING_RATES
-from service.transfer.candidates import Source, SourceKind, TransferCandidate, published, shipped_members
+from service.transfer.candidates import Source, SourceKind, TransferCandidate, member_of, published, shipped_members
 from service.transfer.known import known_of
 from service.transfer.ranking import FARTHEST, is_near, rank, spread_of_lr
 from service.transfer.rules import TunedConfig
-from service.transfer.situation import Distance, Situation, distance
+from service.transfer.situation import FAMILY_MEMBERS, Distance, FamilyMember, Situation, distance
 from service.transfer.taken_away import AskedModel, taken_away
 from service.transfer.words import UntunedAnswer, header_of
 from tests.support.service.tuned import adapters, situation, stored
@@ -147,7 +147,7 @@ def test_what_a_stored_model_too_far_away_was_tuned_with_comes_after_what_is_pub
     far, near = stored(1e-2, kind="convolution"), stored(1e-3, width=128)  # type: ignore[arg-type]
     asked = situation("embedding", workload=None)
     assert distance(far.situation, asked).total > FARTHEST  # type: ignore[arg-type]
-    few, many = rank(asked, [far], num_configs=5), rank(asked, [far], num_configs=20)
+    few, many = rank(asked, [far], num_configs=5), rank(asked, [far], num_configs=100)
     assert {one.origin.source.kind for one in few} == {SourceKind.PUBLISHED}
     assert SourceKind.STORE in {one.origin.source.kind for one in many}
     answer = UntunedAnswer(1, few)
@@ -263,6 +263,30 @@ def test_adamws_members_of_the_shipped_table_are_no_answer_but_a_baseline_begins
         first, *_ = known_of(preset(name), candidates, target)
         assert first.parameters == pytest.approx(own[0].best.parameters, rel=1e-3)
         assert first.distance == 0  # as an answer for a model that was never tuned has it, though it counts as farther
+
+
+@pytest.mark.parametrize("member", FAMILY_MEMBERS)
+def test_configs_of_one_member_of_the_family_are_of_it_alone(member: FamilyMember) -> None:
+    target = shipped_members()[0].situation
+    own = dataclasses.replace(stored(3e-3), situation=dataclasses.replace(target, batch_size=64))
+    found = rank(target, [own], num_configs=40, member=member)
+    assert {member_of(one.config) for one in found} == {member}
+    kinds = {one.origin.source.kind for one in found}
+    is_shampoo = member == "shampoo"
+    assert (SourceKind.PUBLISHED in kinds, SourceKind.STORE in kinds) == (is_shampoo, is_shampoo)
+    assert SourceKind.SHIPPED in kinds
+    assert {member_of(one.config) for one in rank(target, [own], num_configs=40)} == {*FAMILY_MEMBERS}
+
+
+def test_a_search_of_the_family_is_told_of_the_nearest_models_best_member_first() -> None:
+    target = shipped_members()[0].situation
+    found = known_of(preset("family"), [one.candidate() for one in shipped_members()], target)
+    own = {one.preset: one.best.value for one in shipped_members() if one.situation == target and one.preset != "adamw"}
+    best_first = sorted(own, key=lambda name: own[name] or math.inf)
+    assert [one.parameters["preconditioner"] for one in found] == best_first[: len(found)]
+    for name in FAMILY_MEMBERS:
+        alone = known_of(preset(name), [one.candidate() for one in shipped_members()], target)
+        assert alone[0].source.value == own[name]
 
 
 def test_a_search_is_told_of_a_stored_model_before_a_shipped_one_that_is_not_half_an_octave_nearer() -> None:

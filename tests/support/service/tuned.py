@@ -9,7 +9,7 @@ import pytest
 from service.api.schemas.untuned import UntunedQuestion
 from service.evidence.types import EvidenceStatus
 from service.transfer.candidates import Source, SourceKind, TransferCandidate
-from service.transfer.pooled import PooledAnswer
+from service.transfer.pooled import PooledAnswers
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation
 from service.use_cases.untuned import asking
@@ -47,9 +47,10 @@ PATIENCE_SECONDS = 600.0
 def ask_ahead(monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]) -> None:
     """Caches the common answer of the shipped table's models for a request with this body. On a busy machine its
     process may take longer than requests wait, and they would be answered without it."""
-    question = question_of(UntunedQuestion.model_validate(body).wanted.target)
+    wanted = UntunedQuestion.model_validate(body).wanted
+    question = question_of(wanted.target, wanted.members)
     assert question is not None, "no model of the table is near"
     with monkeypatch.context() as patch:
         patch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
         found = ask_pooled(question)
-    assert isinstance(found, PooledAnswer), found
+    assert isinstance(found, PooledAnswers), found

@@ -11,12 +11,19 @@ import numpy as np
 import pytest
 
 from search_spaces import Scalar, preset
-from service.scheduler.policy.pooled_trials import fitted, main, pooled_answer, shipped_hyperparameters
+from service.scheduler.policy.pooled_trials import (
+    answers,
+    fitted,
+    main,
+    pooled_answer,
+    promise_of_presets,
+    shipped_hyperparameters,
+)
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.specification.search.pauses import first_pause
 from service.transfer.candidates import EarlyValue, TunedTrial
-from service.transfer.pooled import PooledAnswer, PoolMember, PoolQuestion, table_members
-from service.transfer.situation import Situation, distance
+from service.transfer.pooled import PooledAnswer, PooledAnswers, PoolMember, PoolQuestion, table_members
+from service.transfer.situation import FAMILY_MEMBERS, Situation, distance
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workloads.messages import answer_from_line
 
@@ -37,12 +44,11 @@ def member(optimum: Array, of: Situation, *, num_trials: int = 40, seed: int = 0
     trials = tuple(
         TunedTrial(float(0.1 + np.square(vector - optimum).sum()), ENCODING.decode(vector)) for vector in drawn
     )
-    return PoolMember(f"{of.features.width:g} wide", of, trials)
+    return PoolMember(f"{of.features.width:g} wide", "adamw", of, trials)
 
 
 def answer(target: Situation, *members: PoolMember) -> PooledAnswer:
-    hyperparameters = fitted(members[:1], preset_name="adamw")
-    return pooled_answer(members, target, hyperparameters=hyperparameters, preset_name="adamw")
+    return pooled_answer(members, target, hyperparameters=fitted(members[:1]))
 
 
 def vector_of(found: PooledAnswer) -> Array:
@@ -125,21 +131,59 @@ def test_trials_that_were_pruned_tell_where_the_best_config_is_not() -> None:
 
 
 @pytest.mark.slow
-def test_the_shipped_hyperparameters_are_those_of_a_fit_of_the_shipped_table() -> None:
+@pytest.mark.parametrize("name", FAMILY_MEMBERS)
+def test_the_shipped_hyperparameters_are_those_of_a_fit_of_the_shipped_table(name: str) -> None:
     """Processors round differently, and a fit may end a little elsewhere."""
-    assert shipped_hyperparameters() == pytest.approx(fitted(table_members()), abs=0.05)
+    assert shipped_hyperparameters(name) == pytest.approx(fitted(table_members(name)), abs=0.05)
 
 
+@pytest.mark.parametrize("name", FAMILY_MEMBERS)
 @pytest.mark.parametrize("place", range(3))
-def test_a_model_of_the_shipped_table_is_answered_mostly_by_its_own_trials(place: int) -> None:
-    members = table_members()
+def test_a_model_of_the_shipped_table_is_answered_mostly_by_its_own_trials(place: int, name: str) -> None:
+    members = table_members(name)
     tuned = members[place]
-    found = pooled_answer(members, tuned.situation, hyperparameters=shipped_hyperparameters())
+    found = pooled_answer(members, tuned.situation, hyperparameters=shipped_hyperparameters(name))
     assert found.shares[0].name == tuned.name
     assert found.shares[0].share > 0.5
     best = sorted(tuned.trials, key=lambda trial: trial.value or float("inf"))[:4]
     rates = [float(str(trial.parameters["lr"])) for trial in best]
     assert min(rates) / 1.5 < float(str(found.parameters["lr"])) < 1.5 * max(rates)
+
+
+def test_the_preset_whose_best_trials_were_better_near_the_target_promises_more() -> None:
+    near, far = situation(), situation(width=64 * 2**4, workload="other")
+
+    def tuned(of: Situation, preset_name: str, *values: float) -> PoolMember:
+        trials = tuple(TunedTrial(value, {"lr": 0.01}) for value in values)
+        return PoolMember(f"{of.features.width:g} wide", preset_name, of, trials)
+
+    members = [tuned(near, "soap", 0.5, 0.9), tuned(near, "kl", 0.4, 1.2), tuned(near, "shampoo", 0.6, 0.6)]
+    opposite = [tuned(far, "soap", 0.1, 0.9), tuned(far, "kl", 0.4, 1.2), tuned(far, "shampoo", 0.6, 0.6)]
+    promises = promise_of_presets([*members, *opposite], near)
+    assert sorted(promises, key=lambda name: -promises[name]) == ["kl", "soap", "shampoo"]
+    at_far = promise_of_presets([*members, *opposite], far)
+    assert sorted(at_far, key=lambda name: -at_far[name]) == ["soap", "kl", "shampoo"]
+    turned = [
+        dataclasses.replace(
+            one,
+            is_minimised=False,
+            trials=tuple(dataclasses.replace(trial, value=-(trial.value or 0.0)) for trial in one.trials),
+        )
+        for one in members
+    ]
+    assert max(turned_promises := promise_of_presets(turned, near), key=lambda name: turned_promises[name]) == "kl"
+    assert promise_of_presets(members[:1], near) == {"soap": 0.0}
+
+
+def test_a_projects_own_trials_put_their_preset_first() -> None:
+    table = table_members("spectral")
+    own = dataclasses.replace(table[0], name="mine", job_id="job_1")
+    question = PoolQuestion(table[0].situation, FAMILY_MEMBERS, (own,), asks_table=True)
+    without = dataclasses.replace(question, own=())
+    assert answers(question).of_presets[0].preset == "spectral"
+    in_order = [one.preset for one in answers(without).of_presets]
+    promises = promise_of_presets([one for name in FAMILY_MEMBERS for one in table_members(name)], question.target)
+    assert in_order == sorted(FAMILY_MEMBERS, key=lambda name: -promises[name])
 
 
 def test_what_is_maximised_says_the_same_as_what_is_minimised() -> None:
@@ -152,18 +196,19 @@ def test_what_is_maximised_says_the_same_as_what_is_minimised() -> None:
 def test_the_command_prints_the_answer_of_the_shipped_table_and_of_jobs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = table_members()
+    table = table_members("shampoo")
     target = table[1].situation
     early = [dataclasses.replace(trial, early=EarlyValue(15, 2.0)) for trial in table[0].trials]
     own = dataclasses.replace(table[0], name="mine", job_id="job_1", trials=tuple(early))
-    question = PoolQuestion(target, (own,), asks_table=True)
-    members = question.members
+    question = PoolQuestion(target, FAMILY_MEMBERS, (own,), asks_table=True)
+    members = question.members("shampoo")
     assert members == [*table, own]
     monkeypatch.setattr(sys, "stdin", io.StringIO(question.to_text()))
     main()
-    printed = answer_from_line(capsys.readouterr().out, PooledAnswer.from_json)
-    assert isinstance(printed, PooledAnswer)
-    expected = pooled_answer(members, target, hyperparameters=shipped_hyperparameters())
+    found = answer_from_line(capsys.readouterr().out, PooledAnswers.from_json)
+    assert isinstance(found, PooledAnswers)
+    (printed,) = [one for one in found.of_presets if one.preset == "shampoo"]
+    expected = pooled_answer(members, target, hyperparameters=shipped_hyperparameters("shampoo"))
     assert printed == dataclasses.replace(expected, parameters=dict(expected.parameters))
     assert printed.num_trials == sum(len(one.trials) for one in members)
     assert printed.job_ids == {"job_1"}

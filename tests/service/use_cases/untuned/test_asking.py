@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 
 import pytest
 
-from service.scheduler.policy.pooled_trials import pooled_answer, shipped_hyperparameters
+from service.scheduler.policy.pooled_trials import answers
 from service.transfer.candidates import TunedTrial, shipped_members
-from service.transfer.pooled import NotPooled, PooledAnswer, PoolMember, PoolQuestion, table_members
+from service.transfer.pooled import NotPooled, PooledAnswers, PoolMember, PoolQuestion
+from service.transfer.situation import FAMILY_MEMBERS
 from service.use_cases.untuned import asking
 from service.use_cases.untuned.asking import ask_pooled, question_of
 from tests.support.service.tuned import PATIENCE_SECONDS
@@ -26,7 +28,7 @@ def nothing_kept() -> Iterator[None]:
 
 
 def question() -> PoolQuestion:
-    found = question_of(TARGET)
+    found = question_of(TARGET, FAMILY_MEMBERS)
     assert found is not None
     return found
 
@@ -38,10 +40,13 @@ def test_the_process_answers_as_the_model_of_all_trials_does(
 ) -> None:
     monkeypatch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
     found = ask_pooled(question())
-    assert isinstance(found, PooledAnswer), found
-    expected = pooled_answer(table_members(), TARGET, hyperparameters=shipped_hyperparameters())
-    # With another number of threads, sums may round otherwise, and another draw be the best.
-    assert dict(found.parameters) == pytest.approx(dict(expected.parameters), rel=0.05)
+    assert isinstance(found, PooledAnswers), found
+    expected = answers(question())
+    assert {one.preset for one in found.of_presets} == set(FAMILY_MEMBERS)
+    for one, other in zip(found.of_presets, expected.of_presets, strict=True):
+        # With another number of threads, sums may round otherwise, and another draw be the best.
+        assert one.preset == other.preset
+        assert dict(one.parameters) == pytest.approx(dict(other.parameters), rel=0.05)
     assert ask_pooled(question()) is found  # kept
 
 
@@ -80,10 +85,17 @@ def test_without_scipy_and_without_a_process_it_says_so(monkeypatch: pytest.Monk
 def test_nobody_is_asked_where_fewer_than_two_models_are_near() -> None:
     far = TARGET.features.__class__(width=1e6, fan_in=1e6, depth=200.0, shares={"linear": 1.0})
     target = TARGET.__class__(far, 32, 100)
-    own = PoolMember("mine", target, (TunedTrial(0.5, {"lr": 0.001}), TunedTrial(None, {"lr": 0.1})), job_id="job_1")
-    assert question_of(target) is None
-    assert question_of(target, [own]) is None
-    found = question_of(target, [own, own])
+    trials = TunedTrial(0.5, {"lr": 0.001}), TunedTrial(None, {"lr": 0.1})
+    own = PoolMember("mine", "soap", target, trials, job_id="job_1")
+    of_another_method = dataclasses.replace(own, preset="kl")
+    assert question_of(target, FAMILY_MEMBERS) is None
+    assert question_of(target, FAMILY_MEMBERS, [own, of_another_method]) is None
+    assert question_of(target, ["kl"], [own, own]) is None
+    found = question_of(target, FAMILY_MEMBERS, [own, own, of_another_method])
     assert found is not None
-    assert found.members == [own, own]
+    assert (found.members("soap"), found.members("kl"), found.members("spectral")) == (
+        [own, own],
+        [of_another_method],
+        [],
+    )
     assert PoolQuestion.from_text(found.to_text()) == found

@@ -13,7 +13,7 @@ from service.specification.identity import StoredIdentity
 from service.store.session import Database
 from service.transfer.candidates import EarlyValue
 from service.transfer.pooled import PoolMember
-from service.transfer.situation import Situation
+from service.transfer.situation import FAMILY_MEMBERS, Situation
 from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.leases import Lease
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
@@ -75,7 +75,7 @@ def prune_trial(database: Database, lease: Lease, number: int, losses: Mapping[i
 
 def found_in(database: Database, *, project: str | None = "default", width: int = 128) -> OwnMembers:
     with database.reading() as session:
-        return own_members(session, situation(width), project=project)
+        return own_members(session, situation(width), FAMILY_MEMBERS, project=project)
 
 
 def rates(member: PoolMember) -> list[tuple[float | None, float]]:
@@ -148,6 +148,23 @@ def test_what_is_of_another_method_has_no_say(sqlite_database: Database, fields:
     job_id = tuned(sqlite_database, baselines=[], **fields)
     assert job_id
     assert found_in(sqlite_database) == OwnMembers()
+
+
+def test_each_members_trials_of_a_job_over_the_family_have_a_say_of_their_own(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database, search_space="family", baselines=[])
+    of_member = {"soap": LOSSES[:4], "kl": LOSSES[1:], "spectral": LOSSES[:3]}
+    number = 0
+    for member, losses in of_member.items():
+        for loss in losses:
+            values: dict[str, Scalar] = {"preconditioner": member, "lr": 0.01}
+            run_trial(sqlite_database, lease, number, loss, identity=identity(), values=values)
+            number += 1
+    finished(sqlite_database, lease)
+    found = {one.preset: [value for value, _ in rates(one)] for one in found_in(sqlite_database).members}
+    assert found == {"soap": [*reversed(LOSSES[:4])], "kl": [*reversed(LOSSES[1:])]}  # spectral's are too few
+    with sqlite_database.reading() as session:
+        (of_kl,) = own_members(session, situation(), ["kl"], project=None).members
+    assert of_kl.preset == "kl"
 
 
 def test_what_is_maximised_is_read_so_and_what_is_of_the_machine_has_no_say(sqlite_database: Database) -> None:
