@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -145,9 +146,11 @@ def trained(command: str, seed: int, metric: str, *, weights: Path | None = None
     """
     program, *arguments = shlex.split(command)
     assert program == "torchrun"
-    started = [sys.executable, "-m", "torch.distributed.run", *arguments, "--set", f"seed={seed}"]
-    started += [] if weights is None else ["--weights", str(weights)]
-    ended = subprocess.run(started, stdout=subprocess.PIPE, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="torchrun-") as logs:  # one that torchrun makes itself, it leaves
+        started = [sys.executable, "-m", "torch.distributed.run", "--log-dir", logs, *arguments]
+        started += ["--set", f"seed={seed}"]
+        started += [] if weights is None else ["--weights", str(weights)]
+        ended = subprocess.run(started, stdout=subprocess.PIPE, text=True, check=False)
     printed = ended.stdout.splitlines()
     if ended.returncode or not printed:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,13 @@ def test_a_path_without_data_is_named_before_anything_is_started(tmp_path: Path)
 
 
 @pytest.mark.processes
-def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured_and_its_weights(tmp_path: Path) -> None:
+def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured_and_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
     config = TrialConfig(
         workload="digits-mlp",
         optimizer=OptimizerConfig("adamw", {"lr": 0.01}),
@@ -144,6 +151,8 @@ def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured_and_
     file = tmp_path / "winner.safetensors"
     *_, last = train(config, single_process_context())
     assert trained(line, 7, "validation_loss", weights=file) == last.metrics["validation_loss"]
+    # Torch's compiler has a cache there, one for all processes.
+    assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor_")] == []
     workload = load("digits-mlp", {})
     model = workload.build_model()
     model.load_state_dict(load_file(file))
