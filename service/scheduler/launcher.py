@@ -117,6 +117,12 @@ class Launcher:
     ) -> None:
         self.close()
 
+    def process(self) -> set[psutil.Process]:
+        """Its process, which outlives the run that it was started for; empty: it is gone."""
+        with suppress(psutil.NoSuchProcess):
+            return {psutil.Process(self._process.pid)}
+        return set()
+
     def close(self) -> None:
         """Ends the process."""
         self._connection.close()

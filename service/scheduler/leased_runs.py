@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
+
 from service.checkpoint_files import weights_of
 from service.domain import JobState
 from service.monitoring.logs import bound
@@ -124,13 +126,18 @@ class LeasedRuns:
                 status = supervise(start(lease, directory, stdin=stdin, output=output.fileno()), self.stop)
         finally:
             if not is_external:  # it starts nothing
-                process_tree.end(lambda: process_tree.descendants() - others - self.external.processes())
+                process_tree.end(lambda: process_tree.descendants() - others - self._lasting())
             shutil.rmtree(directory, ignore_errors=True)
             if output_keeper is not None:
                 output_keeper.close()
             ended.set()
             housekeeping.join()
         return status, describe_crash(status, log, log_start)
+
+    def _lasting(self) -> set[psutil.Process]:
+        """The processes that may have been started meanwhile, and are not this run's."""
+        launcher = set() if self.launcher is None else self.launcher.process()
+        return launcher | self.external.processes()
 
     def _start(self, lease: Lease, directory: Path, *, stdin: int, output: int) -> RunProcess:
         return start_run(lease, self.settings, directory, stdin=stdin, output=output, launcher=self.launcher)

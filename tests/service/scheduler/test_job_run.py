@@ -160,6 +160,21 @@ def test_trials_whose_processes_leave_by_themselves_are_told_by_their_exit_statu
     assert (job.failure or "").startswith("the same error ended trials 0, 1 and 2: twice at step 10: rank 0 died: ")
 
 
+def test_a_launcher_in_place_of_one_that_was_killed_outlives_its_first_run(service: ServiceProcesses) -> None:
+    service.wait_for("the launcher", lambda: bool(service.launchers()))
+    [killed] = service.launchers()
+    killed.kill()
+    service.finish(service.submit(specification(num_trials=1)))
+    service.wait_for("no process but the worker", lambda: not service.processes_of_runs())
+    [launcher] = service.launchers()
+    assert launcher != killed
+    job_id = service.submit(specification(num_trials=1, options=service.slowly(0.2)))
+    service.wait_for("a measurement", lambda: any(trial.step for trial in service.trials(job_id)))
+    assert service.run_process().parent() == launcher
+    service.hurry()
+    service.finish(job_id)
+
+
 def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProcesses) -> None:
     job_id = service.submit(
         specification(

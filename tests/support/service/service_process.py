@@ -164,6 +164,11 @@ class ServiceProcesses:
                     found.append(process)
         return found
 
+    def launchers(self) -> list[psutil.Process]:
+        """The launchers of the workers."""
+        workers = {worker.pid for worker in self.workers}
+        return [process for process in self.processes() if _is_launcher(process, workers)]
+
     def processes_of_runs(self) -> list[psutil.Process]:
         """The processes that are neither a worker nor its launcher."""
         workers = {worker.pid for worker in self.workers}
