@@ -7,6 +7,7 @@ import os
 import select
 import tempfile
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, TypeVar, assert_never
 
@@ -105,6 +106,7 @@ class MemoryPredictor:
 
         Raises:
             NotPredictable: this installation has no torch.
+            OSError: no process could be started, or there is no room for temporary files.
         """
         if importlib.util.find_spec("torch") is None:
             raise NotPredictable("torch is not installed here")
@@ -120,19 +122,21 @@ class MemoryPredictor:
         """Bytes of the parameters and buffers of the model of the last prediction."""
         self.num_train_examples: int | None = None
         """The number of training examples of the workload of the last prediction."""
-        asked, self._questions = os.pipe()
-        self._answers, answered = os.pipe()
-        with tempfile.TemporaryFile() as noise:
-            try:
-                self._process = start(
-                    "trainers.memory.prediction",
-                    (),
-                    Streams(asked, answered, noise.fileno()),
-                    environment=environment_of_children(),
-                )
-            finally:
-                os.close(asked)
-                os.close(answered)
+        with ExitStack() as ours, ExitStack() as theirs:
+            noise = theirs.enter_context(tempfile.TemporaryFile())
+            asked, self._questions = os.pipe()
+            theirs.callback(os.close, asked)
+            ours.callback(os.close, self._questions)
+            self._answers, answered = os.pipe()
+            theirs.callback(os.close, answered)
+            ours.callback(os.close, self._answers)
+            self._process = start(
+                "trainers.memory.prediction",
+                (),
+                Streams(asked, answered, noise.fileno()),
+                environment=environment_of_children(),
+            )
+            self._pipes = ours.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -148,8 +152,7 @@ class MemoryPredictor:
             return
         self._is_closed = True
         self._process.end()
-        os.close(self._questions)
-        os.close(self._answers)
+        self._pipes.close()
 
     def predict(self, config: TrialConfig, *, timeout_seconds: float) -> int:
         """Bytes that a rank of the trial needs at least.

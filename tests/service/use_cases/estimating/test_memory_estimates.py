@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import tempfile
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -222,6 +224,14 @@ def test_what_cannot_be_built_is_told_and_the_process_goes_on() -> None:
             predictor.predict(config, timeout_seconds=-1.0)
         with pytest.raises(NotPredictable, match="has ended"):
             predictor.predict(config, timeout_seconds=PATIENCE_SECONDS)
+
+
+def test_nothing_is_left_open_where_no_process_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    found, before = plan(), psutil.Process().num_fds()
+    with pytest.raises(FileNotFoundError):
+        MemoryPredictor(found)
+    assert psutil.Process().num_fds() == before
 
 
 @pytest.mark.processes
