@@ -114,6 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
         directory = tempfile.TemporaryDirectory(prefix="lanes-")
         config.add_cleanup(directory.cleanup)
         config.stash[LANES_FILE] = Path(directory.name) / "lanes.json"
+        os.environ.setdefault("PET_LOG_DIR", directory.name)  # or each torchrun makes a directory, and leaves it
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Tests run in the background of a script: what they start would inherit that it cannot be interrupted.
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
