@@ -134,7 +134,7 @@ def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured_and_
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.delenv("PET_LOG_DIR")  # in which torchrun's stay during these tests
+    monkeypatch.delenv("PET_LOG_DIR", raising=False)  # in which torchrun's stay during these tests
     config = TrialConfig(
         workload="digits-mlp",
         optimizer=OptimizerConfig("adamw", {"lr": 0.01}),
