@@ -278,10 +278,11 @@ def _decays_alike(one: Transferred, other: Transferred) -> bool:
     return _kind_of_decay(one.config) == _kind_of_decay(other.config)
 
 
-def _kind_of_decay(config: TunedConfig) -> tuple[str, StepKind, bool]:
-    """Optimizer and kind of step length, with which lr × decay goes, and whether the decay is independent of it."""
+def _kind_of_decay(config: TunedConfig) -> tuple[str, str | None, StepKind, bool]:
+    """Optimizer, member of the family and kind of step length, with which lr × decay goes, and whether the decay is
+    independent of it."""
     is_independent = config.arguments.get("weight_decay_type") == "independent"
-    return config.optimizer, step_kind(config.optimizer, config.arguments), is_independent
+    return config.optimizer, member_of(config), step_kind(config.optimizer, config.arguments), is_independent
 
 
 def _weight_of_decay(found: Transferred, target: Situation) -> float:
