@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,9 +12,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.config import CompressionConfig
+from trainers.config import CompressionConfig, InvalidConfig
 from trainers.parallel.parallel_model import ParallelModel
-from trainers.ranks.context import RankContext
+from trainers.parallel.redirected_calls import RedirectedCalls
+from trainers.ranks.context import RankContext, synchronise_buffers
 from trainers.torch_internals import ignore_in_replicas, lay_out_final_buckets
 
 if TYPE_CHECKING:
@@ -29,7 +31,11 @@ class ReplicatedModel(ParallelModel):
     The first step runs without `DistributedDataParallel`, and gradients are averaged after it: then it is known which
     parameters get no gradient on any rank, e.g. those of a layer that the loss does not reach. DDP would wait for them
     in vain, or else search the graph for them in every step; like this it is told to ignore them. A parameter that gets
-    its first gradient later is an error: ranks would not exchange it.
+    its first gradient later is an error: ranks would not exchange it. So is one that has none later: others would wait
+    for it.
+
+    The loss has the model itself, with its attributes and methods, of which a replica has other ones. A step whose loss
+    calls parts of the model and never the model, so that the replica learns nothing of it, goes like the first.
     """
 
     def __init__(
@@ -44,7 +50,8 @@ class ReplicatedModel(ParallelModel):
         """`call`: the module that calls the model in training, e.g. compiled; None: the model itself."""
         super().__init__(model, context)
         self._call = model if call is None else call
-        self._replica: DistributedDataParallel | None = None
+        self._compiled = None if call is None else RedirectedCalls(model, call)
+        self._replica: _Replica | None = None
         self._without_gradient: list[str] | None = None
         self._compression: GradientCompression | None = None
         if compression is not None and context.world_size > 1:
@@ -54,24 +61,16 @@ class ReplicatedModel(ParallelModel):
 
     @property
     def forward(self) -> nn.Module:
-        if self.context.world_size == 1:
-            return self._call
-        if self._without_gradient is None:
-            return self.model
-        if self._replica is None:
-            self._replica = self._replicate(self._without_gradient)
-        return self._replica
+        return self.model
 
-    def accumulating(self, *, is_last: bool) -> AbstractContextManager[None]:
+    def accumulating(self, *, is_last: bool) -> AbstractContextManager[object]:
         if self.context.world_size == 1:
-            return nullcontext()
+            return self._compiled or nullcontext()
         if self._without_gradient is None:
             return self._first_step() if is_last else nullcontext()
-        if is_last:
-            return nullcontext()
-        replica = self.forward
-        assert isinstance(replica, DistributedDataParallel)
-        return replica.no_sync()
+        if self._replica is None:
+            self._replica = self._replicate(self._without_gradient)
+        return self._later_step(self._replica, is_last=is_last)
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         return nn.utils.clip_grad_norm_(self.model.parameters(), max_norm)
@@ -109,6 +108,28 @@ class ReplicatedModel(ParallelModel):
     @contextmanager
     def _first_step(self) -> Iterator[None]:
         yield
+        self._without_gradient = self._average_after_backward()
+
+    @contextmanager
+    def _later_step(self, replica: _Replica, *, is_last: bool) -> Iterator[None]:
+        with replica.calls as calls, nullcontext() if is_last else replica.module.no_sync():
+            yield
+        if not is_last:
+            return
+        if calls.has_trained:
+            missing = [name for name, parameter in replica.awaited if parameter.grad is None]
+            if missing:
+                raise RuntimeError(
+                    f"{_listed(missing)} had a gradient in the first step and none now: {_SAME_PARAMETERS}"
+                )
+            return
+        if self._compression is not None:
+            raise InvalidConfig("compression", "needs a loss that calls the model itself, and not only its parts")
+        self._average_after_backward()
+        synchronise_buffers(self.model, self.context)  # as the replica does
+
+    def _average_after_backward(self) -> list[str]:
+        """Replaces gradients by their means over ranks; gives the parameters without one on any rank."""
         named = [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
         has_gradient = torch.tensor([parameter.grad is not None for _, parameter in named], dtype=torch.uint8)
         has_gradient = has_gradient.to(self.context.device)
@@ -118,9 +139,9 @@ class ReplicatedModel(ParallelModel):
             if is_used and parameter.grad is None:  # on this rank alone
                 parameter.grad = torch.zeros_like(parameter)
         _average([parameter.grad for _, parameter in named if parameter.grad is not None])
-        self._without_gradient = [name for (name, _), is_used in zip(named, used, strict=True) if not is_used]
+        return [name for (name, _), is_used in zip(named, used, strict=True) if not is_used]
 
-    def _replicate(self, without_gradient: Sequence[str]) -> DistributedDataParallel:
+    def _replicate(self, without_gradient: Sequence[str]) -> _Replica:
         on_cuda = self.context.device.startswith("cuda")
         for name in without_gradient:
             self.model.get_parameter(name).register_post_accumulate_grad_hook(_refusal(name))
@@ -142,19 +163,39 @@ class ReplicatedModel(ParallelModel):
             lay_out_final_buckets(replica)
         if self._compression is not None:
             self._compression.attach(replica)
-        return replica
+        awaited = [(name, x) for name, x in self.model.named_parameters() if x.requires_grad and id(x) not in ignored]
+        return _Replica(replica, RedirectedCalls(self.model, replica), awaited)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """A model's replica."""
+
+    module: DistributedDataParallel
+    calls: RedirectedCalls
+    """Those of the model, to the replica."""
+    awaited: Sequence[tuple[str, nn.Parameter]]
+    """The parameters whose gradients ranks exchange, by name."""
+
+
+_SAME_PARAMETERS = (
+    "ddp exchanges gradients of the same parameters in every step (add 0 times the sum of a part that a step may leave "
+    "out to the loss, or train on one rank)"
+)
 
 
 def _refusal(name: str) -> Callable[[Tensor], None]:
     """A hook that raises when the parameter gets a gradient after all."""
 
     def refuse(_: Tensor) -> None:
-        raise RuntimeError(
-            f"parameter {name} had no gradient in the first step and has one now: ddp exchanges gradients of the same "
-            "parameters in every step"
-        )
+        raise RuntimeError(f"parameter {name} had no gradient in the first step and has one now: {_SAME_PARAMETERS}")
 
     return refuse
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"parameter {names[0]}{more}"
 
 
 def _average(gradients: Sequence[Tensor]) -> None:

@@ -35,10 +35,10 @@ class ParallelModel(ABC):
     @property
     @abstractmethod
     def forward(self) -> nn.Module:
-        """The module to call in training. Read it anew in each step."""
+        """The module that the loss gets in training, within `accumulating`. Read it anew in each step."""
 
     @abstractmethod
-    def accumulating(self, *, is_last: bool) -> AbstractContextManager[None]:
+    def accumulating(self, *, is_last: bool) -> AbstractContextManager[object]:
         """Around forward and backward of one part of a step's batch: gradients of the parts add up, and are averaged
         over ranks in the last one."""
 

@@ -1,0 +1,74 @@
+"""Losses that use the model's attributes, methods and parts: as on one rank, so on several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.support.trainers.parallel.own_losses import (
+    Trained,
+    WithTeacher,
+    of_call,
+    of_copies,
+    of_parts,
+    skipped_later,
+    train_with,
+)
+from tests.support.trainers.ranks import WarmRanks
+from tests.support.trainers.trials import assert_same_bits
+from trainers.ranks.context import single_process_context
+
+
+def without_statistics() -> nn.Module:
+    """The model without batch normalisation, so that ranks with half a batch do as one with all of it."""
+    model = WithTeacher()
+    model.student[1] = nn.Tanh()
+    model.teacher[1] = nn.Tanh()
+    return model
+
+
+def two_layers() -> nn.Module:
+    return nn.Sequential(nn.Linear(12, 17), nn.Linear(17, 17))
+
+
+def assert_equals(by_rank: list[Trained], alone: Trained) -> None:
+    """The mean over ranks rounds otherwise: weights are of order 1, and three steps of SGD enlarge that little."""
+    for trained in by_rank:
+        assert_same_bits(trained.parameters, by_rank[0].parameters)
+        for name, parameter in alone.parameters.items():
+            torch.testing.assert_close(trained.parameters[name], parameter, rtol=0, atol=1e-5)
+        assert trained.class_names == alone.class_names
+
+
+@pytest.mark.parametrize(
+    ("make", "loss_of"),
+    [(without_statistics, of_call), (without_statistics, of_parts), (two_layers, of_copies)],
+)
+def test_a_loss_uses_the_model_on_two_ranks_as_on_one(
+    two_ranks: WarmRanks, make: Callable[[], nn.Module], loss_of: Callable[[Any, Tensor, Tensor], Tensor]
+) -> None:
+    alone = train_with(make, loss_of, single_process_context())
+    assert_equals(two_ranks.run(train_with, make, loss_of), alone)
+
+
+def test_ranks_have_the_same_buffers_if_the_model_is_never_called(two_ranks: WarmRanks) -> None:
+    one, other = two_ranks.run(train_with, WithTeacher, of_parts)
+    assert_same_bits(one.parameters, other.parameters)
+    assert_same_bits(one.buffers, other.buffers)
+    assert_same_bits(one.buffers["centre"], torch.ones(17))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is ")  # the compiler's own, on being imported
+def test_a_loss_uses_a_compiled_model_as_it_does_a_plain_one() -> None:
+    context = single_process_context()
+    alone = train_with(without_statistics, of_call, context)
+    assert_equals([train_with(without_statistics, of_call, context, compiles=True)], alone)
+
+
+def test_a_gradient_that_a_later_step_lacks_is_an_error_that_names_the_parameter(two_ranks: WarmRanks) -> None:
+    for message in two_ranks.run(skipped_later, [True, True]):
+        assert message.startswith("parameter second.weight and 1 more had a gradient in the first step and none now: ")
