@@ -274,8 +274,8 @@ class Measurement:
     """Training time so far, without evaluation and checkpoints; continues over a resume."""
     metrics: Mapping[str, float]
     remarks: tuple[str, ...] = ()
-    """Remarks for a person on the data, as the workload makes them (`HasRemarks`); of all ranks, each once, those of
-    before a resume too."""
+    """Remarks for a person on the data, as the workload makes them (`HasRemarks`), or the loop of batches larger than
+    the training set; of all ranks, each once, those of before a resume too."""
 
 
 class Diverged(Exception):

@@ -51,6 +51,15 @@ def test_the_last_step_is_always_measured(num_steps: int, evaluate_every: int, s
     assert seconds[0] > 0
 
 
+def test_a_batch_larger_than_the_training_set_is_remarked_on() -> None:
+    for batch_size, remarks in (
+        (1437, ()),
+        (1438, ("a batch of 1,438 has some of the 1,437 training examples twice or more",)),
+    ):
+        config = replace(small_trial(num_steps=1), batch_size=batch_size)
+        assert next(train(config, single_process_context())).remarks == remarks
+
+
 def test_train_loss_is_the_mean_since_the_last_measurement() -> None:
     every_step = [m.metrics["train_loss"] for m in train(small_trial(evaluate_every=1), single_process_context())]
     every_ten = [m.metrics["train_loss"] for m in train(small_trial(), single_process_context())]

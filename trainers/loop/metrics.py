@@ -68,11 +68,18 @@ def over_ranks(
     return means, metrics, dict(zip(counted, parts, strict=True))
 
 
-def remarks_of(workload: Workload) -> Sequence[str]:
+def remarks_of(workload: Workload, config: TrialConfig) -> Sequence[str]:
+    """What the workload remarks on its data, after what is to be said of them with this config."""
     found = workload.remarks() if isinstance(workload, HasRemarks) else ()
     if isinstance(found, str) or not all(isinstance(remark, str) for remark in found):
         raise ValueError(f"remarks must be a sequence of texts, got {found!r:.80}")
-    return found
+    num_examples = workload.num_train_examples
+    if config.batch_size <= num_examples:
+        return found
+    return [
+        f"a batch of {config.batch_size:,} has some of the {num_examples:,} training examples twice or more",
+        *found,
+    ]
 
 
 def speed(workload: Workload, config: TrialConfig, *, num_steps: int, seconds: float) -> dict[str, float]:

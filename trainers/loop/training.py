@@ -216,7 +216,7 @@ class _Training:
         validation = evaluate(workload, self._trial, context)
         counted = workload.counts() if isinstance(workload, CountsEvents) else {}
         require_declared(self._declared, given=validation, counted=counted)
-        own_remarks = remarks_of(workload)
+        own_remarks = remarks_of(workload, config)
         (seconds, optimizer_seconds, has_more), validated, counts = over_ranks(
             (trained.seconds, trained.optimizer_seconds, len(set(own_remarks) - set(self._remarks))),
             validation,

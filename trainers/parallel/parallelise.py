@@ -92,6 +92,13 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
             f"{mode} averages dense gradients over ranks, and those of {', '.join(sparse)} are sparse: make them with "
             "sparse=False, or train on one rank",
         )
+    shapeless = [name for name, x in chain(model.named_parameters(), model.named_buffers()) if is_lazy(x)]
+    if shapeless:
+        raise InvalidConfig(
+            "workload",
+            f"{', '.join(shapeless)} have no shape yet, which ranks have to share: let build_model run a batch through "
+            "the model",
+        )
     expanded = [name for name, x in chain(model.named_parameters(), model.named_buffers()) if _is_expanded(x)]
     if expanded:
         raise InvalidConfig(

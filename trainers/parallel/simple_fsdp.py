@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
+from trainers.parallel.redirected_calls import RedirectedCalls
 from trainers.parallel.sharded_gradients import clip_sharded_gradients
 from trainers.ranks.context import RankContext
 from trainers.torch_internals import gathering_operations, own_parameters, storage_address
@@ -44,18 +45,19 @@ class SimplyShardedModel(ParallelModel):
         self._gathering = Gathering()
         _shard_parameters(model, mesh, self._gathering, dtype)
         if kind is None:
-            self._forward: nn.Module = _GatheringAgain(model, self._gathering)
+            call: nn.Module = _GatheringAgain(model, self._gathering)
         else:
             from trainers.parallel.compilation import CompiledModel
 
-            self._forward = CompiledModel(model, kind=kind)
+            call = CompiledModel(model, kind=kind)
+        self._calls = RedirectedCalls(model, call)
 
     @property
     def forward(self) -> nn.Module:
-        return self._forward
+        return self.model
 
-    def accumulating(self, *, is_last: bool) -> AbstractContextManager[None]:
-        return nullcontext()
+    def accumulating(self, *, is_last: bool) -> AbstractContextManager[object]:
+        return self._calls
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         return clip_sharded_gradients(self.model.parameters(), max_norm)

@@ -49,7 +49,8 @@ class GivesBatches(Protocol):
         """The training examples of these numbers, in [0, `num_train_examples`): (b,) int64 on the CPU.
 
         It follows from the indices alone. It is made of CPU tensors with the examples as first dimension, in the order
-        of the indices, or of tuples, lists and dicts of them; the loop moves it to the rank's device.
+        of the indices, or of tuples, lists and dicts of them; the loop moves it to the rank's device. Some of them may
+        have other rows, as the nodes of graphs; the checker can tell less of such batches.
         """
 
 

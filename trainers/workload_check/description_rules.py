@@ -90,6 +90,12 @@ def check_construction(subject: Subject) -> str:
             f"num_train_examples must be an integer >= 1, got {num_examples!r:.80}",
             "Are the data where the class looks for them?" if num_examples == 0 else advice,
         )
+    batch_size = subject.checked_description.default_batch_size
+    if batch_size > num_examples:
+        raise Doubtful(
+            f"default_batch_size {batch_size:,} exceeds the {num_examples:,} training examples: each batch has some of "
+            "them more than once"
+        )
     return f"{num_examples:,} training examples"
 
 

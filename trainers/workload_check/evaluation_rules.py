@@ -65,7 +65,8 @@ def check_shares(subject: Subject) -> str:
                 if not math.isclose(found, expected[part], rel_tol=SHARED_TOLERANCE, abs_tol=1e-8):
                     raise Broken(
                         f"the {what} of {name} is {expected[part]:.8g} on one rank, {found:.8g} over {world_size}",
-                        "Let each rank evaluate its own part, examples[rank::world_size], and give sums, not means",
+                        "Let each rank evaluate its own part, examples[rank::world_size], and give sums, not means. "
+                        "What is no mean over examples, as AUC or F1, rank 0 computes of all; others give (0.0, 0.0)",
                     )
     return "1, 2 and 3 ranks agree"
 

@@ -79,7 +79,8 @@ def check_gradient(subject: Subject) -> str:
     if without:
         raise Broken(
             f"no gradient reaches {_shown(without)}",
-            "Use them in the loss or set requires_grad=False: several ranks would wait for their gradients",
+            "Use them in the loss (0 times their sum will do) or set requires_grad=False: several ranks would wait for "
+            "their gradients",
         )
     broken = [name for name, p in trained.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
     if broken:
@@ -96,7 +97,9 @@ def check_mean_loss(subject: Subject) -> str:
     model = subject.model().eval()  # as in training, statistics of the batch would tell the halves apart
     half = num_examples // 2
     parts = (rows_of(batch, 0, half), rows_of(batch, half, 2 * half))
-    whole = subject.loss(model, rows_of(batch, 0, 2 * half)).item()
+    whole, again = (subject.loss(model, rows_of(batch, 0, 2 * half)).item() for _ in range(2))
+    if not math.isclose(whole, again, rel_tol=1e-3, abs_tol=1e-6):
+        raise NotChecked("the loss of one batch is another each time, as where it draws noise")
     halves = [subject.loss(model, part).item() for part in parts]
     mean = sum(halves) / 2
     if math.isclose(whole, mean, rel_tol=1e-3, abs_tol=1e-6):

@@ -156,14 +156,6 @@ class RefusesTheRank(SoundStream):
         return super().train_batches(batch_size=batch_size, seed=seed, rank=0, world_size=1, start_step=start_step)
 
 
-class GivesAPartWithoutRows(Sound):
-    def batch(self, indices: Tensor) -> Any:
-        return (*super().batch(indices), torch.ones(1))
-
-    def loss(self, model: nn.Module, batch: Any) -> Any:
-        return super().loss(model, batch[:2])
-
-
 class EndsAfterOneBatch(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         yield next(super().train_batches(**arguments))

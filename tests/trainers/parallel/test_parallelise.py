@@ -220,6 +220,7 @@ def test_impossible_configs_are_refused_by_name(two_ranks: WarmRanks, three_rank
         )
         assert message(two_ranks, "expanded", mode) == told
         assert message(two_ranks, "expanded_once", mode) == ""
+    assert message(two_ranks, "lazy").startswith("workload: weight, bias have no shape yet, which ranks have to share")
     unshardable = "parallelism.mode: fsdp2 cannot shard parameters"
     told = f"{unshardable} that are not contiguous (0.weight): lay them out in row-major order, as a transpose or"
     assert message(two_ranks, "strided", "fsdp2").startswith(told)

@@ -45,14 +45,20 @@ def assert_equals(by_rank: list[Trained], alone: Trained) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "loss_of"),
-    [(without_statistics, of_call), (without_statistics, of_parts), (two_layers, of_copies)],
+    ("make", "loss_of", "mode"),
+    [
+        (without_statistics, of_call, "ddp"),
+        (without_statistics, of_parts, "ddp"),
+        (two_layers, of_copies, "ddp"),
+        (without_statistics, of_call, "simple_fsdp"),
+        (without_statistics, of_parts, "simple_fsdp"),
+    ],
 )
 def test_a_loss_uses_the_model_on_two_ranks_as_on_one(
-    two_ranks: WarmRanks, make: Callable[[], nn.Module], loss_of: Callable[[Any, Tensor, Tensor], Tensor]
+    two_ranks: WarmRanks, make: Callable[[], nn.Module], loss_of: Callable[[Any, Tensor, Tensor], Tensor], mode: str
 ) -> None:
-    alone = train_with(make, loss_of, single_process_context())
-    assert_equals(two_ranks.run(train_with, make, loss_of), alone)
+    alone = train_with(make, loss_of, "ddp", single_process_context())
+    assert_equals(two_ranks.run(train_with, make, loss_of, mode), alone)
 
 
 def test_ranks_have_the_same_buffers_if_the_model_is_never_called(two_ranks: WarmRanks) -> None:
@@ -65,8 +71,8 @@ def test_ranks_have_the_same_buffers_if_the_model_is_never_called(two_ranks: War
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is ")  # the compiler's own, on being imported
 def test_a_loss_uses_a_compiled_model_as_it_does_a_plain_one() -> None:
     context = single_process_context()
-    alone = train_with(without_statistics, of_call, context)
-    assert_equals([train_with(without_statistics, of_call, context, compiles=True)], alone)
+    alone = train_with(without_statistics, of_call, "ddp", context)
+    assert_equals([train_with(without_statistics, of_call, "ddp", context, compiles=True)], alone)
 
 
 def test_a_gradient_that_a_later_step_lacks_is_an_error_that_names_the_parameter(two_ranks: WarmRanks) -> None:

@@ -75,7 +75,6 @@ def test_a_sound_workload_keeps_every_rule(name: str) -> None:
         ("RefusesTheRank", ["construction", *OF_DATA, "trials"], r"train_batches takes no argument rank, world_size"),
         ("AsksForMoreThanIndices", ["construction", *OF_DATA, "trials"], r"batch cannot be called .* argument: 'seed'"),
         ("WithoutBatches", ["construction", *OF_DATA, "trials"], r"there is neither batch nor train_batches"),
-        ("GivesAPartWithoutRows", ["batches"], r"batch\[2\] of rank 0 of 1 has 1 rows instead of 12"),
         (
             "EndsAfterOneBatch",
             ["batches", *OF_DATA[1:], "trials"],

@@ -137,6 +137,8 @@ def build(name: str) -> nn.Module:
             mask = torch.ones(1).expand(1 if name == "expanded_once" else 3, 1)
             expanded.register_buffer("mask", mask, persistent=name != "expanded_unsaved")
             return nn.Sequential(expanded)
+        case "lazy":
+            return nn.LazyLinear(17)
         case "partly_used":
             return PartlyUsed()
     raise ValueError(name)

@@ -85,6 +85,7 @@ class Trained:
 def train_with(
     make: Callable[[], nn.Module],
     loss_of: Callable[[Any, Tensor, Tensor], Tensor],
+    mode: str = "ddp",
     context: RankContext | None = None,
     *,
     compiles: bool = False,
@@ -92,7 +93,7 @@ def train_with(
     """The model after three steps of SGD on this rank's share."""
     context = context or process_group_context()
     torch.manual_seed(0)
-    config = trial_config("ddp", compile=compiles)
+    config = trial_config(mode, compile=compiles)
     parallel = parallelise(make(), cast("Workload", None), config, context)
     optimizer = optimizer_of("sgd", parallel.model)
     names = []

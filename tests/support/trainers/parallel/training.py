@@ -386,7 +386,8 @@ def gathered_weights_kept(mode: str) -> list[bool]:
     context = process_group_context()
     parallel = parallelise(build("mlp"), WORKLOAD, trial_config(mode), context)
     assert isinstance(parallel, SimplyShardedModel)
-    loss = WORKLOAD.loss(parallel.forward, share_of(batch_of(0), context))
+    with parallel.accumulating(is_last=True):
+        loss = WORKLOAD.loss(parallel.forward, share_of(batch_of(0), context))
     storages = [storage for storage, *_ in parallel._gathering._sources.values()]
     deadline = time.monotonic() + PATIENCE_SECONDS  # gloo's thread frees what it sent a moment later
     while not all(storage.expired() for storage in storages) and time.monotonic() < deadline:

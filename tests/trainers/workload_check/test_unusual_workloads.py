@@ -1,0 +1,106 @@
+"""The check of sound workloads whose batches, losses or sizes are not as most are: what it cannot tell it does not
+call wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.support.trainers.broken_workloads import NUM_EXAMPLES, NUM_FEATURES, Sound
+from trainers.workload_check.child import outcome_of
+from trainers.workload_check.outcome import RuleOutcome
+from trainers.workload_check.rules import RULES
+from trainers.workload_check.subject import Subject
+
+
+def outcome(rule_name: str, cls: type[Sound]) -> RuleOutcome:
+    (rule,) = (rule for rule in RULES if rule.name == rule_name)
+    return outcome_of(rule, Subject(f"{__name__}:{cls.__name__}", {}, batch_size=12))
+
+
+class JoinsGraphs(Sound):
+    """Example i has i % 3 + 1 nodes; a batch has the nodes of all its examples, and the example of each."""
+
+    def batch(self, indices: Tensor) -> Any:
+        inputs, targets = super().batch(indices)
+        owner = torch.arange(len(indices)).repeat_interleave(indices % 3 + 1)
+        return {"nodes": inputs[owner], "owner": owner, "targets": targets}
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        sums = torch.zeros(len(batch["targets"])).index_add(0, batch["owner"], model(batch["nodes"]).squeeze(1))
+        return functional.mse_loss(sums, batch["targets"])
+
+
+class GivesOneExample(Sound):
+    def batch(self, indices: Tensor) -> Any:
+        return super().batch(indices[:1])
+
+
+def test_batches_of_graphs_are_doubtful_and_those_without_the_examples_wrong() -> None:
+    found = outcome("batches", JoinsGraphs)
+    assert found.status == "warning"
+    assert "rows instead of 4 (batch_size 12 / world_size): such batches, as of graphs of many" in found.text
+    for rule in ("sharding", "epoch", "mean loss"):
+        assert (outcome(rule, JoinsGraphs).status, outcome(rule, JoinsGraphs).text) == (
+            "skipped",
+            "the batches cannot be cut into examples",
+        )
+    for rule in ("data order", "start step", "gradient", "learning"):
+        assert outcome(rule, JoinsGraphs).status == "ok"
+    found = outcome("batches", GivesOneExample)
+    assert found.status == "failed"
+    assert found.text.startswith("batch[0] of rank 0 of 1 has 1 rows instead of 12 (batch_size 12 / world_size). The")
+
+
+class DrawsNoise(Sound):
+    """As a diffusion model does, in evaluation mode, too."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        inputs, targets = batch
+        return functional.mse_loss(model(inputs + torch.randn_like(inputs)).squeeze(1), targets)
+
+
+def test_a_loss_that_draws_noise_is_not_said_to_depend_on_the_number_of_ranks() -> None:
+    found = outcome("mean loss", DrawsNoise)
+    assert (found.status, found.text) == (
+        "skipped",
+        "the loss of one batch is another each time, as where it draws noise",
+    )
+
+
+class AsksForLargeBatches(Sound):
+    default_batch_size = NUM_EXAMPLES + 1
+
+
+class AsksForAllAtOnce(Sound):
+    default_batch_size = NUM_EXAMPLES
+
+
+def test_a_batch_size_beyond_the_training_set_is_doubtful() -> None:
+    assert outcome("construction", AsksForAllAtOnce).text == "50 training examples"
+    found = outcome("construction", AsksForLargeBatches)
+    assert (found.status, found.text) == (
+        "warning",
+        "default_batch_size 51 exceeds the 50 training examples: each batch has some of them more than once",
+    )
+
+
+class LeavesAnExpertOut(Sound):
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model.register_module("expert", nn.Linear(NUM_FEATURES, 1))
+        return model
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return functional.mse_loss(model[:3](batch[0]).squeeze(1), batch[1])  # type: ignore[index]
+
+
+def test_what_a_step_leaves_out_is_told_how_to_be_in_it() -> None:
+    found = outcome("gradient", LeavesAnExpertOut)
+    assert found.status == "failed"
+    assert (
+        "no gradient reaches expert.weight, expert.bias. Use them in the loss (0 times their sum will do)" in found.text
+    )
