@@ -69,7 +69,7 @@ def over_ranks(
 
 
 def remarks_of(workload: Workload, config: TrialConfig) -> Sequence[str]:
-    """What the workload remarks on its data, after what is to be said of them with this config."""
+    """The remarks on the data: that of the loop with this config, and the workload's."""
     found = workload.remarks() if isinstance(workload, HasRemarks) else ()
     if isinstance(found, str) or not all(isinstance(remark, str) for remark in found):
         raise ValueError(f"remarks must be a sequence of texts, got {found!r:.80}")

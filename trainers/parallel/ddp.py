@@ -173,7 +173,7 @@ class _Replica:
 
     module: DistributedDataParallel
     calls: RedirectedCalls
-    """Those of the model, to the replica."""
+    """The model's calls, led to the replica."""
     awaited: Sequence[tuple[str, nn.Parameter]]
     """The parameters whose gradients ranks exchange, by name."""
 

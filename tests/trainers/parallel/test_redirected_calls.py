@@ -68,6 +68,7 @@ def test_ranks_have_the_same_buffers_if_the_model_is_never_called(two_ranks: War
     assert_same_bits(one.buffers["centre"], torch.ones(17))
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is ")  # the compiler's own, on being imported
 def test_a_loss_uses_a_compiled_model_as_it_does_a_plain_one() -> None:
     context = single_process_context()

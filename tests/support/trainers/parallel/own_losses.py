@@ -31,7 +31,7 @@ class WithTeacher(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return cast("Tensor", self.student(x))
 
-    def half(self, x: Tensor) -> Tensor:
+    def first_layer(self, x: Tensor) -> Tensor:
         return cast("Tensor", self.student[0](x))
 
     @torch.no_grad()
@@ -55,21 +55,24 @@ def of_call(model: Any, x: Tensor, y: Tensor) -> Tensor:
     """The model is called, and its attributes and methods are used beside."""
     loss = functional.cross_entropy(model(x), y)
     model.update_teacher()
-    return loss + functional.mse_loss(model.student(x), model.teacher(x)) / model.dim
+    difference: Tensor = functional.mse_loss(model.student(x), model.teacher(x)) / model.dim
+    return loss + difference
 
 
 def of_parts(model: Any, x: Tensor, y: Tensor) -> Tensor:
     """Only parts of the model are called, and a buffer is replaced."""
-    logits = model.student[1:](model.half(x))
+    logits = model.student[1:](model.first_layer(x))
     model.centre = torch.ones(17)
-    return functional.cross_entropy(logits - model.centre, y) / model.dim
+    loss: Tensor = functional.cross_entropy(logits - model.centre, y) / model.dim
+    return loss
 
 
 def of_copies(model: Any, x: Tensor, y: Tensor) -> Tensor:
     """Beside the model, a slice of it and a copy are called."""
     with torch.no_grad():
         sliced, copied = model[:1](x), copy.deepcopy(model)(x)
-    return functional.cross_entropy(model(x), y) + sliced.mean() + copied.mean()
+    loss: Tensor = functional.cross_entropy(model(x), y) + sliced.mean() + copied.mean()
+    return loss
 
 
 @dataclass(frozen=True, slots=True)
