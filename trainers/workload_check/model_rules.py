@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from trainers.workload_check.batches import examples_of, rows_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
@@ -26,6 +27,8 @@ def check_model(subject: Subject) -> str:
     elsewhere = sorted({str(p.device) for p in (*model.parameters(), *model.buffers()) if p.device.type != "cpu"})
     if elsewhere:
         raise Broken(f"the model is built on {', '.join(elsewhere)}", "Build it on the CPU: the loop moves it")
+    if shapeless := [name for name, parameter in model.named_parameters() if is_lazy(parameter)]:
+        raise Broken(f"{_shown(shapeless)} have no shape yet", "Let build_model run a batch through the model")
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         raise Broken("the model has no parameter that is trained", "At least one must have requires_grad=True")

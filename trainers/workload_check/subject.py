@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from trainers.config import InvalidConfig, Json
 from trainers.workload.batches import check_has_examples, train_batches
@@ -98,6 +99,8 @@ class Subject:
         model = self.available(self.build_model, "build_model fails")
         if not isinstance(model, nn.Module):
             raise NotChecked("build_model gives no torch.nn.Module")
+        if any(map(is_lazy, model.parameters())):
+            raise NotChecked("parts of the model have no shape yet")
         return model
 
     def batches(

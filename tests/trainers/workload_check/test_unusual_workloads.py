@@ -104,3 +104,19 @@ def test_what_a_step_leaves_out_is_told_how_to_be_in_it() -> None:
     assert (
         "no gradient reaches expert.weight, expert.bias. Use them in the loss (0 times their sum will do)" in found.text
     )
+
+
+class InitialisesItsModelLate(Sound):
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.LazyLinear(4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def test_a_model_without_shapes_is_told_by_name_and_by_one_rule() -> None:
+    found = outcome("model", InitialisesItsModelLate)
+    assert (found.status, found.text) == (
+        "failed",
+        "0.weight, 0.bias have no shape yet. Let build_model run a batch through the model",
+    )
+    for rule in ("loss", "metrics", "untouched model"):
+        found = outcome(rule, InitialisesItsModelLate)
+        assert (found.status, found.text) == ("skipped", "parts of the model have no shape yet")
