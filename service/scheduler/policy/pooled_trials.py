@@ -132,11 +132,11 @@ def answers(question: PoolQuestion) -> PooledAnswers:
     ]
     best_first = sorted(asked, key=lambda name: -promises[name])
     if len(found) > 1 and found[0].preset == best_first[0]:
-        others = joined([f"`{name}`" for name in best_first[1:]])
+        others = joined(best_first[1:])
         found[0] = dataclasses.replace(
             found[0],
             remarks=(
-                f"on tuned models near this one the best trials of `{best_first[0]}` were better, at equal steps, "
+                f"on tuned models near this one the best trials of {best_first[0]} were better, at equal steps, "
                 f"than those of {others}, in this order",
             ),
         )
