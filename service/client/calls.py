@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class Call(Generic[Result]):
     path: str
     params: Params = field(default_factory=dict)
     body: object = None
-    """JSON-able; None: there is none."""
+    """JSON-able, but for paths and NumPy's numbers, which are made so; None: there is none."""
     raw: bytes | None = None
     """A body that is no JSON."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class Call(Generic[Result]):
 
     @property
     def content(self) -> bytes | None:
-        return self.raw if self.body is None else json.dumps(self.body, allow_nan=False).encode()
+        return self.raw if self.body is None else json.dumps(self.body, allow_nan=False, default=_plain).encode()
 
     @property
     def sent_headers(self) -> Mapping[str, str]:
@@ -71,6 +72,18 @@ class Pages(Generic[Item]):
     def page(self, following: Params | None = None) -> Call[Part[Item]]:
         """The request for a page; None: the first one."""
         return Call(self.read, "GET", self.path, params={**self.params, **(following or {})})
+
+
+def _plain(value: object) -> object:
+    """Makes a path a text, and a number or an array of NumPy or torch one of Python.
+
+    Raises: TypeError: it is something else.
+    """
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if (tolist := getattr(value, "tolist", None)) is not None:
+        return tolist()
+    raise TypeError(f"a request cannot have a {type(value).__name__} in it, got {value!r:.200}")
 
 
 def reading(schema: type[Read]) -> Callable[[bytes], Read]:

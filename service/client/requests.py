@@ -59,7 +59,7 @@ class Requests:
 
         Raises:
             UnusableToken: the token is none, or others can read its file.
-            ValueError: the URL is none, or has a port that cannot be.
+            ValueError: the URL is none of HTTP, or has a port that cannot be.
         """
         connecting = Connecting.to(base_url, token)
         self.base_url = connecting.base_url
@@ -193,7 +193,7 @@ class Connecting:
         Raises: UnusableToken, ValueError.
         """
         address = base_url or os.environ.get(URL) or DEFAULT_URL
-        _check_port(address)
+        _check(address)
         return cls(address.rstrip("/"), find_token(token))
 
     @property
@@ -215,12 +215,17 @@ class Connecting:
         return self.trusts_environment
 
 
-def _check_port(url: str) -> None:
-    """Raises: ValueError: no service can have the port of this URL."""
-    parts = urlsplit(url)
+def _check(url: str) -> None:
+    """Raises: ValueError: no service can have this URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ValueError(f"{url!r}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} must begin with http:// or https:// and name a host")
     try:
         is_none = parts.port == 0
     except ValueError:
         is_none = True
     if is_none:
-        raise ValueError(f"its port must be from 1 to 65535, got {parts.netloc.rpartition(':')[2]!r}")
+        raise ValueError(f"{url!r}: its port must be from 1 to 65535, got {parts.netloc.rpartition(':')[2]!r}")

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Tuned:
     """A job that `tune` has submitted, as it was last seen, and its results."""
 
@@ -31,7 +31,7 @@ class Tuned:
     """The job."""
     recommendation: RecommendationRead | None
     """Its recommendation; None: it has not ended, or without a completed trial."""
-    client: Client = field(repr=False)
+    client: Client
     """The client that it was submitted with, open."""
 
     def wait(self, *, progress: bool = True) -> Tuned:
@@ -87,6 +87,8 @@ class Tuned:
         """The state of the job and the evidence in words, for a script that prints it."""
         return f"{self.job}" if self.recommendation is None else f"{self.job}\n{self.recommendation}"
 
+    __repr__ = __str__  # a prompt without HTML shows it: all fields of job and recommendation fill pages
+
     def _repr_html_(self) -> str:
         return self.job._repr_html_() + ("" if self.recommendation is None else self.recommendation._repr_html_())
 
@@ -98,7 +100,7 @@ def tune(
     wait: bool = True,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
-    send_code: bool | Path = True,
+    send_code: bool | str | Path = True,
     url: str | None = None,
     token: str | None = None,
     **specification: Any,
@@ -109,8 +111,8 @@ def tune(
         from service.client import tune
         from my_model import MyWorkload
 
-        found = tune(MyWorkload, budget=16)
-        found.recommendation, found.trials()
+        found = tune(MyWorkload, budget=16)  # it displays as the evidence in words
+        table = found.trials()
 
     Args:
         workload: one that the service knows, by name, or a class, which its module and, if it is in a package, all of
@@ -119,7 +121,8 @@ def tune(
         wait: until the job has ended, with a line on standard error whenever a trial has.
         options: the options of the workload.
         name: what to call the job.
-        send_code: False: the service can import the class itself; a directory: that goes along instead.
+        send_code: False: the service can import the class itself; a directory: that goes along instead, with the files
+            beside the class's that it imports.
         url: the address of the service; None: from the environment, as for `Client`.
         token: the token for it; None: from the environment.
         specification: further fields of a job, such as `search_space` and `confirmation`.
@@ -133,8 +136,8 @@ def tune(
     content["budget"] = dict(budget) if isinstance(budget, Mapping) else {"num_trials": budget}
     client = Client(url, token=token)
     try:
-        if isinstance(send_code, Path):
-            content["code"] = {**content.get("code", {}), "sha256": client.send_code(send_code).sha256}
+        if isinstance(send_code, str | Path):
+            content["code"] = {**content.get("code", {}), "sha256": client.send_code(Path(send_code)).sha256}
         elif send_code and not isinstance(workload, str) and "code" not in content:
             sha256 = _sent(client, workload)
             content |= {} if sha256 is None else {"code": {"sha256": sha256}}
