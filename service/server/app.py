@@ -35,6 +35,7 @@ from service.monitoring.request_ids import RequestIds
 from service.server.body_limit import BODY_SECONDS, LARGER_BODIES, BodyLimit, Limit
 from service.server.guard import Guard
 from service.server.head import Head
+from service.server.openapi import Application
 from service.server.origin_check import OriginCheck
 from service.server.version_gate import VersionGate
 from service.settings import Settings
@@ -116,7 +117,7 @@ def create_app(
         if database is None:
             opened.close()
 
-    app = FastAPI(
+    app = Application(
         title="Shampoo tuner",
         version=version(),
         description=DESCRIPTION,

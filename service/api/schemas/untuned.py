@@ -116,7 +116,7 @@ class UntunedQuestion(RequestModel):
     """Examples in a step, of all ranks together."""
     num_steps: Size
     """The number of steps of the whole training."""
-    budget: TransferBudget = TransferBudget()
+    budget: TransferBudget = Field(default_factory=TransferBudget)
     """Configs that are wanted."""
     preconditioner: FamilyMember | None = None
     """The member of Shampoo's family that configs are wanted of. Null: any; each member's first config comes before

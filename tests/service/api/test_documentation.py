@@ -85,7 +85,7 @@ def _unbounded(schema: Any, place: str, schemas: dict[str, Any]) -> Iterator[str
         for part in schema:
             yield from _unbounded(part, place, schemas)
     elif isinstance(schema, dict):
-        any_value = (None, True, {"$ref": "#/components/schemas/JsonValue"})
+        any_value: tuple[object, ...] = (None, True, {})
         for inner, limit in LIMITS.items():
             if schema.get(inner) not in any_value and isinstance(schema[inner], dict) and limit not in schema:
                 yield place
@@ -162,6 +162,50 @@ def test_every_request_and_response_has_an_example(openapi: dict[str, Any]) -> N
         )
         for media in answered.get("content", {}).values():
             assert has_example(media), name
+
+
+def _schemas(part: Any) -> Iterator[dict[str, Any]]:
+    """All that has a type, or alternatives, in a description."""
+    if isinstance(part, dict):
+        if isinstance(part.get("type"), str) or "anyOf" in part:
+            yield part
+        for name, one in part.items():
+            if name not in ("example", "examples"):
+                yield from _schemas(one)
+    elif isinstance(part, list):
+        for one in part:
+            yield from _schemas(one)
+
+
+def test_generators_of_clients_are_told_what_they_take_wrong_otherwise(openapi: dict[str, Any]) -> None:
+    schemas = list(_schemas(openapi))
+    formats = {schema["type"]: set[str | None]() for schema in schemas if "type" in schema}
+    for schema in schemas:
+        if "type" in schema:
+            formats[schema["type"]].add(schema.get("format"))
+    assert (formats["integer"], formats["number"]) == ({"int64"}, {"double"})
+    assert "JsonValue" not in str(openapi)
+    for schema in schemas:
+        several = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+        assert len(several) < 2 or "default" not in schema, schema
+        assert not isinstance(schema.get("default"), dict), schema
+    named = openapi["components"]["schemas"]
+    space = named["JobCreate"]["properties"]["search_space"]
+    assert space["anyOf"] == [{"type": "string"}, {"type": "object", "additionalProperties": True}]
+    assert space["description"].endswith(" Default: `shampoo`.")
+    assert named["WorkloadOptionRead"]["properties"]["default"].keys() == {"description"}  # a field, of any JSON
+
+
+def test_files_are_bytes_and_tables_of_text_are_text(openapi: dict[str, Any]) -> None:
+    def formats(path: str, status: str) -> dict[str, str | None]:
+        content = openapi["paths"][path]["get"]["responses"][status]["content"]
+        return {media_type: told["schema"].get("format") for media_type, told in content.items()}
+
+    exported = formats("/v1/jobs/{job_id}/export", "200")
+    assert exported.pop("text/csv") is None
+    assert set(exported.values()) == {"binary"}
+    for status in ("200", "206"):
+        assert formats("/v1/jobs/{job_id}/weights/{side}", status) == {"application/octet-stream": "binary"}
 
 
 def test_problems_are_documented_as_problem_json(openapi: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
             "description": "The file.",
             "content": {
                 media_type.partition(";")[0]: {
-                    "schema": {"type": "string", "format": "binary"},
+                    "schema": {"type": "string", **({} if media_type.startswith("text/") else {"format": "binary"})},
                     "example": examples.EXPORTS[table_format],
                 }
                 for table_format, media_type in MEDIA_TYPES.items()

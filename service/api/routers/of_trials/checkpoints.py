@@ -38,12 +38,10 @@ Range = Annotated[str | None, Header(alias="Range", description="`bytes=1048576-
 IfRange = Annotated[
     str | None, Header(alias="If-Range", description="The `ETag` of what was downloaded: else all is sent.")
 ]
+_BYTES_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
 DOWNLOAD_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The file.",
-        "content": {BYTES: {"schema": {"type": "string", "format": "binary"}, "example": "..."}},
-    },
-    206: {"description": "The range that was asked for.", "content": {BYTES: {"schema": {"type": "string"}}}},
+    200: {"description": "The file.", "content": {BYTES: {**_BYTES_SCHEMA, "example": "..."}}},
+    206: {"description": "The range that was asked for.", "content": {BYTES: _BYTES_SCHEMA}},
     **problems.documented(404, 416, 422, 503),
 }
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
