@@ -104,10 +104,8 @@ def test_the_members_of_the_family_answer_each_the_one_first_whose_tuned_models_
     assert set(members[:4]) == set(FAMILY_MEMBERS)
     assert members[4:6] == members[:1] * 2  # half and twice its learning rate
     assert {one.origin.num_trials for one in found[:4]} == {336}
-    others = joined([f"`{name}`" for name in members[1:4]])
-    said = (
-        f"on tuned models near this one the best trials of `{members[0]}` were better, at equal steps, than those of "
-    )
+    others = joined(members[1:4])
+    said = f"on tuned models near this one the best trials of {members[0]} were better, at equal steps, than those of "
     assert found[0].remarks == [f"{said}{others}, in this order"]
     assert not any(one.remarks for one in found[1:4])
 
