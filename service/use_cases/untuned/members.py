@@ -105,7 +105,7 @@ class _EndedTrials:
     num_steps: int = 0
 
     def of_space(self, space: SearchSpace) -> list[TunedTrial]:
-        """Those that are of the space's method.
+        """Trials of the space's method.
 
         A pruned trial counts from the first rung on, and only together with a trial that was trained to its end, which
         shows how far values there are from the end.

@@ -37,7 +37,7 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", nargs="+", metavar="NAME", help="models that are held out; by default all")
-    parser.add_argument("--unlike", action="store_true", help="of models of other data alone")
+    parser.add_argument("--unlike", action="store_true", help="know models of other data alone")
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each training")
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
