@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -77,6 +78,13 @@ class Source:
     """Trials that the search had; those of all models, where several say it together."""
     shares: Sequence[MemberShare] = ()
     """The weight of each of several models that say it together, the largest first; empty: it is of one."""
+
+    @property
+    def badness(self) -> float:
+        """The value, or for what is maximised its negative: of configs of one model, less is better."""
+        if self.value is None:
+            return math.inf
+        return -self.value if self.direction is Direction.MAXIMIZE else self.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.fitting import fit
-from service.domain import Direction
 from service.evidence.types import EvidenceStatus
 from service.transfer.candidates import Source, TransferCandidate, is_alike
 from service.transfer.ranking import FARTHEST, counted_octaves
@@ -49,17 +47,10 @@ def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target
         fitted = fit(space, given, held=config.arguments)
         if fitted is not None:
             known = KnownOfSpace(*fitted, apart.total, candidate.source)
-            found.append((counted, _badness(candidate.source), known))
+            found.append((counted, candidate.source.badness, known))
     found.sort(key=lambda entry: entry[:2])
     different: list[KnownOfSpace] = []
     for *_, known in found:
         if all(known.parameters != other.parameters for other in different):
             different.append(known)
     return different[:MAX_KNOWN]
-
-
-def _badness(source: Source) -> float:
-    """The objective for the model that a config was tuned for, less is better; of one model only it says something."""
-    if source.value is None:
-        return math.inf
-    return -source.value if source.direction is Direction.MAXIMIZE else source.value

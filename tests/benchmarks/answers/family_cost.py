@@ -15,9 +15,9 @@ tables' 40 steps, as jobs do; the rule for these was chosen on longer trainings 
 - `by hand`: what somebody needs to be as good as the preset that is the best one at a budget, over that budget, who
   searches each preset alone for so long and then goes on with the one whose best value is the best.
 
-With `--prior tables` searches are told of the shipped table's configs of other workloads, which are of `shampoo` alone;
-with `--prior jobs` of what one earlier search of the same kind on the other table has found: the family's of the best
-config, whichever member's it is, and a preset's of its own.
+With `--prior tables` searches are told of the shipped table's configs of other workloads, which it has of all but
+`shampoo-sgd`; with `--prior jobs` of what one earlier search of the same kind on the other table has found: the
+family's of the best config, whichever member's it is, and a preset's of its own.
 """
 
 from __future__ import annotations

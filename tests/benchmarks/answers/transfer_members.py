@@ -1,17 +1,18 @@
 """Which member of Shampoo's family to try first on a model that was never tuned.
 
-    python -m tests.benchmarks.answers.transfer_members            # minutes
-    python -m tests.benchmarks.answers.transfer_members --unlike   # knowing no model of the same data
+    python -m tests.benchmarks.answers.transfer_members                    # from the shipped table alone
+    python -m tests.benchmarks.answers.transfer_members --train            # with trainings of the answers (minutes)
+    python -m tests.benchmarks.answers.transfer_members --train --unlike   # knowing no model of the same data
 
-Each model of the shipped table is held out in turn. For each member of the family, the config that all other models of
-the table say together (`pooled_trials`) is trained on it with new seeds. The hyperparameters of the common model are
-those of the other models alone. It prints the losses over the least of the four, and
+Each model of the shipped table is held out in turn.
 
-- `first_over_best`: the geometric mean of the loss of the member that the service would put first
-  (`promise_of_presets`) over the least loss;
-- `MEMBER_over_best`: the same if that member were always the first;
-- `tuned_first_over_best`: the same of the values of the table, each the best of a search of its own, of the member that
-  the service would put first.
+- `tuned_PRESET_over_best`: the best value of a preset's search of 24 trials, by one seed, over the least of all four
+  members and AdamW: the geometric mean over models;
+- `tuned_first_over_best`: the same of the member that the service would put first (`promise_of_presets`) by what it
+  knows of the other models;
+- `MEMBER_over_best` (with `--train`): the loss of the config that all other models say together (`pooled_trials`, with
+  hyperparameters of these alone), trained with new seeds, over the least of the four, likewise;
+- `first_over_best` (with `--train`): the same of the member that is put first.
 """
 
 from __future__ import annotations
@@ -20,71 +21,88 @@ import argparse
 import dataclasses
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
 from service.scheduler.policy.pooled_trials import promise_of_presets
-from service.transfer.candidates import shipped_members
+from service.transfer.candidates import ShippedMember, shipped_members
 from service.transfer.pooled import PoolMember
 from service.transfer.situation import FAMILY_MEMBERS
 from tests.benchmarks.answers.transfer import PENALTY, answers_for, loss_ratio, trained
 from tests.benchmarks.report import Cell, report
-from tests.benchmarks.search.make_knowledge import MEMBERS
+from tests.benchmarks.search.make_knowledge import MEMBERS, PRESETS, Member
+
+
+def trained_ratios(
+    made: Member, own: Mapping[str, ShippedMember], known: Sequence[ShippedMember], *, num_seeds: int
+) -> list[float]:
+    """The loss of each member's answer for a model over the least of them.
+
+    Args:
+        own: the model's rows of the table, by preset.
+        known: the rows of the models that answer.
+    """
+    losses = []
+    for name in FAMILY_MEMBERS:
+        _, pooled = answers_for(own[name], [one for one in known if one.preset == name])
+        losses.append(trained(dataclasses.replace(made, preset=name), pooled.config, num_seeds=num_seeds))
+    least = min(losses, key=lambda values: statistics.fmean(map(math.log, values)))
+    return [min(loss_ratio(values, least), PENALTY) for values in losses]
 
 
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", nargs="+", metavar="NAME", help="models that are held out; by default all")
+    parser.add_argument("--train", action="store_true", help="train the answers, too")
     parser.add_argument("--unlike", action="store_true", help="know models of other data alone")
-    parser.add_argument("--seeds", type=int, default=3, help="seeds of each training")
+    parser.add_argument("--seeds", type=int, default=2, help="seeds of each training")
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    table = [one for one in shipped_members() if one.preset in FAMILY_MEMBERS]
     rows: list[list[Cell]] = []
-    firsts, tuned_firsts, over_best = [], [], {name: list[float]() for name in FAMILY_MEMBERS}
+    firsts: list[str] = []
+    tuned: dict[str, list[float]] = {name: [] for name in PRESETS}
+    answered: dict[str, list[float]] = {name: [] for name in FAMILY_MEMBERS}
     for made in MEMBERS:
         if made.name not in (given.members or [one.name for one in MEMBERS]):
             continue
-        own = {one.preset: one for one in table if one.name == made.name}
-        target = own["shampoo"].situation
-        known = [one for one in table if one.name != made.name and not (given.unlike and one.workload == made.workload)]
-        promises = promise_of_presets([PoolMember.of(one) for one in known], target)
-        losses = {}
-        for name, member in own.items():
-            _, pooled = answers_for(member, [one for one in known if one.preset == name])
-            losses[name] = trained(dataclasses.replace(made, preset=name), pooled.config, num_seeds=given.seeds)
-        least = min(losses.values(), key=lambda values: statistics.fmean(map(math.log, values)))
-        ratios = {name: min(loss_ratio(values, least), PENALTY) for name, values in losses.items()}
-        tuned = {name: one.best.value or math.inf for name, one in own.items()}
-        first = max(FAMILY_MEMBERS, key=lambda name: promises[name])
-        firsts.append(ratios[first])
-        tuned_firsts.append(tuned[first] / min(tuned.values()))
-        for name in FAMILY_MEMBERS:
-            over_best[name].append(ratios[name])
-        told = [promises[name] for name in FAMILY_MEMBERS]
-        rows.append([made.name, first, *(ratios[name] for name in FAMILY_MEMBERS), *told])
-        rows[-1] += [tuned[name] / min(tuned.values()) for name in FAMILY_MEMBERS]
-        print(*rows[-1], flush=True)
+        own = {one.preset: one for one in shipped_members() if one.name == made.name}
+        known = [
+            one
+            for one in shipped_members()
+            if one.preset in FAMILY_MEMBERS
+            and one.name != made.name
+            and not (given.unlike and one.workload == made.workload)
+        ]
+        promises = promise_of_presets([PoolMember.of(one) for one in known], own["shampoo"].situation)
+        firsts.append(max(promises, key=lambda name: promises[name]))
+        values = {name: own[name].best.value or math.inf for name in PRESETS}
+        for name in PRESETS:
+            tuned[name].append(values[name] / min(values.values()))
+        row: list[Cell] = [made.name, firsts[-1], *(tuned[name][-1] for name in PRESETS)]
+        if given.train:
+            ratios = trained_ratios(made, own, known, num_seeds=given.seeds)
+            for name, ratio in zip(FAMILY_MEMBERS, ratios, strict=True):
+                answered[name].append(ratio)
+            row += ratios
+        rows.append(row)
+        print(*row, flush=True)
     mean = statistics.geometric_mean
+    found = {f"tuned_{name}_over_best": mean(tuned[name]) for name in PRESETS}
+    found["tuned_first_over_best"] = mean(tuned[name][place] for place, name in enumerate(firsts))
+    if given.train:
+        found |= {f"{name}_over_best": mean(answered[name]) for name in FAMILY_MEMBERS}
+        found["first_over_best"] = mean(answered[name][place] for place, name in enumerate(firsts))
+    columns = ["model", "first", *(f"tuned {name}" for name in PRESETS)]
     report(
         "transfer_members",
-        columns=[
-            "model",
-            "first",
-            *FAMILY_MEMBERS,
-            *(f"promise of {name}" for name in FAMILY_MEMBERS),
-            *(f"tuned {name}" for name in FAMILY_MEMBERS),
-        ],
+        columns=[*columns, *(FAMILY_MEMBERS if given.train else ())],
         rows=rows,
-        figures={"first": firsts, "tuned_first": tuned_firsts, "over_best": over_best},
-        ratios={
-            "first_over_best": mean(firsts),
-            "tuned_first_over_best": mean(tuned_firsts),
-            **{f"{name}_over_best": mean(over_best[name]) for name in FAMILY_MEMBERS},
-        },
+        figures={"first": firsts, "tuned": tuned, "answered": answered},
+        ratios=found,
         json_file=given.json,
     )
 

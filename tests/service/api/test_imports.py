@@ -39,7 +39,8 @@ from service.server.app import create_app
 from service.settings import Settings
 from service.use_cases.untuned import asking
 asking.POOL_SECONDS = 600.0  # on a busy machine it may take longer than the request waits: ahead of it
-asking.ask_pooled(asking.question_of(UntunedQuestion.model_validate(examples.UNTUNED_QUESTION).wanted.target))
+wanted = UntunedQuestion.model_validate(examples.UNTUNED_QUESTION).wanted
+asking.ask_pooled(asking.question_of(wanted.target, wanted.members))
 with TestClient(create_app(Settings(database_url=sys.argv[1])), base_url="http://127.0.0.1") as client:
     answer = client.post("/v1/recommendations", json=examples.UNTUNED_QUESTION)
 heavy = {"torch", "numpy", "scipy"}
