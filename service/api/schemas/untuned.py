@@ -119,8 +119,7 @@ class UntunedQuestion(RequestModel):
     budget: TransferBudget = Field(default_factory=TransferBudget)
     """Configs that are wanted."""
     preconditioner: FamilyMember | None = None
-    """The member of Shampoo's family that configs are wanted of. Null: any; each member's first config comes before
-    another one of the same."""
+    """The member of Shampoo's family that configs are wanted of. Null: any."""
     proxy_job: str | None = Field(default=None, min_length=1, max_length=64)
     """The job that tuned a smaller or shorter version of the model: its answer alone is moved, up to three configs.
     Null: those of the nearest tuned models."""

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,14 +125,14 @@ def answers(question: PoolQuestion) -> PooledAnswers:
     promises = promise_of_presets([one for members in asked.values() for one in members], question.target)
 
     def place(name: str) -> tuple[bool, float]:
-        return all(member.job_id is None for member in asked[name]), -promises[name]
+        return all(member.job_id is None for member in asked[name]), -promises.get(name, 0.0)
 
     found = [
         pooled_answer(asked[name], question.target, hyperparameters=shipped_hyperparameters(name))
         for name in sorted(asked, key=place)
     ]
-    best_first = sorted(asked, key=lambda name: -promises[name])
-    if len(found) > 1 and found[0].preset == best_first[0]:
+    best_first = sorted(promises, key=lambda name: -promises[name])
+    if best_first and found[0].preset == best_first[0]:
         others = joined(best_first[1:])
         found[0] = dataclasses.replace(
             found[0],
@@ -144,19 +145,19 @@ def answers(question: PoolQuestion) -> PooledAnswers:
 
 
 def promise_of_presets(members: Sequence[PoolMember], target: Situation) -> dict[str, float]:
-    """The presets of tuned models, and how much better the best trial of each is than those of the others.
+    """The presets that tuned models compare, and how much better the best trial of each is than those of the others.
 
-    Only models that were tuned with several presets show it: by deviations of all of the model's trials. Those that are
-    farther from the target count less, by as much as their trials do.
+    Only models that were tuned with several presets compare them: by deviations of all of the model's trials. Those
+    that are farther from the target count less, by as much as their trials do.
     """
     by_model: dict[tuple[str | None, str], list[PoolMember]] = {}
     for member in members:
         by_model.setdefault((member.job_id, member.name), []).append(member)
-    sums, weights = (
-        dict.fromkeys((one.preset for one in members), 0.0),
-        dict.fromkeys((one.preset for one in members), 0.0),
-    )
+    sums: dict[str, float] = defaultdict(float)
+    weights: dict[str, float] = defaultdict(float)
     for tuned in by_model.values():
+        if len(tuned) < 2:
+            continue
         values = [np.array([math.nan if one.value is None else one.value for one in member.trials]) for member in tuned]
         scale = Scale(np.concatenate(values), is_minimised=tuned[0].is_minimised)
         best = [float(np.max(scale(one))) for one in values]
@@ -164,7 +165,7 @@ def promise_of_presets(members: Sequence[PoolMember], target: Situation) -> dict
         for member, value in zip(tuned, best, strict=True):
             sums[member.preset] += weight * (value - sum(best) / len(best))
             weights[member.preset] += weight
-    return {name: sums[name] / (weights[name] or 1.0) for name in sums}
+    return {name: sums[name] / weights[name] for name in sums}
 
 
 def shipped_hyperparameters(preset_name: str) -> list[float]:

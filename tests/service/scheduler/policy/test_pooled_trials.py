@@ -172,7 +172,9 @@ def test_the_preset_whose_best_trials_were_better_near_the_target_promises_more(
         for one in members
     ]
     assert max(turned_promises := promise_of_presets(turned, near), key=lambda name: turned_promises[name]) == "kl"
-    assert promise_of_presets(members[:1], near) == {"soap": 0.0}
+    alone = tuned(situation(width=128), "soap", 0.1, 2.0)  # compares nothing
+    assert promise_of_presets([*members, alone], near) == promise_of_presets(members, near)
+    assert promise_of_presets([members[0], alone], near) == {}
 
 
 def test_a_projects_own_trials_put_their_preset_first() -> None:
@@ -184,6 +186,20 @@ def test_a_projects_own_trials_put_their_preset_first() -> None:
     in_order = [one.preset for one in answers(without).of_presets]
     promises = promise_of_presets([one for name in FAMILY_MEMBERS for one in table_members(name)], question.target)
     assert in_order == sorted(FAMILY_MEMBERS, key=lambda name: -promises[name])
+
+
+def test_nothing_is_said_of_presets_that_no_model_compares() -> None:
+    of_soap, of_kl = (
+        [
+            dataclasses.replace(one, name=f"{name} {place}", job_id="job_1")
+            for place, one in enumerate(table_members(name)[:2])
+        ]
+        for name in ("soap", "kl")
+    )
+    question = PoolQuestion(of_soap[0].situation, FAMILY_MEMBERS, (*of_soap, *of_kl), asks_table=False)
+    found = answers(question).of_presets
+    assert {one.preset for one in found} == {"soap", "kl"}
+    assert not any(one.remarks for one in found)
 
 
 def test_what_is_maximised_says_the_same_as_what_is_minimised() -> None:
