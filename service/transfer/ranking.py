@@ -51,6 +51,12 @@ LEAST_DISTANCE = 1e-3
 """Octaves that a model which is the target itself counts as, beside others: as good as alone."""
 VARIATIONS = (0.5, 2.0)
 """Factors of the learning rate that are tried around the nearest config, as the rule has it."""
+RARE = 10
+"""Steps between refreshes that a remark names beside a shorter period, by judgement: SOAP's own default."""
+LOSS_IF_RARE: dict[str, float] = {"shampoo": 1.08, "soap": 1.2, "kl": 1.23}
+"""The loss with refreshes every `RARE` steps over that with the period of the joint answer, by member of the family:
+the geometric mean over the shipped table's models for which that is shorter
+(`python -m tests.benchmarks.answers.transfer_members --train --every 10`)."""
 ON_PURPOSE = "tried beside what the rules say, as the best may lie there"
 """The source of the factor in `VARIATIONS`."""
 
@@ -79,6 +85,17 @@ class Transferred:
     """Empty: nobody knows."""
     lr_factor: float = 1.0
     """Factor of the learning rate, on purpose, around what the rules say."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """Remarks for a person, each without a full stop."""
+        period, member = self.config.arguments.get("precondition_frequency"), member_of(self.config)
+        if period is None or period >= RARE or member not in LOSS_IF_RARE:
+            return list(self.origin.remarks)
+        often = "every step" if period == 1 else f"every {period} steps"
+        rarely = f"with precondition_frequency={RARE} its refreshes take {period / RARE:.0%} of the time"
+        told = f"the table's models, which are small, ended at {LOSS_IF_RARE[member]:.3g} times the loss"
+        return [*self.origin.remarks, f"refreshes its preconditioners {often}; {rarely}, and {told}"]
 
 
 def rank(

@@ -123,5 +123,5 @@ def header_of(found: Transferred) -> list[str]:
         f"{one.name}: the best one is in [{one.low:g}, {one.high:g}] with {CONFIDENCE:.0%} confidence."
         for one in found.intervals
     ]
-    remarks = [*([shares_in_words(source.shares)] if source.shares else []), *found.origin.remarks]
+    remarks = [*([shares_in_words(source.shares)] if source.shares else []), *found.remarks]
     return [*lines, *(f"{remark[0].upper()}{remark[1:]}." for remark in remarks)]

@@ -280,7 +280,7 @@ class UntunedConfigRead(ReadModel):
             confidence=CONFIDENCE,
             changes=[ChangeRead.model_validate(one) for one in found.changes],
             origin=OriginRead.model_validate(found.origin.source),
-            remarks=list(found.origin.remarks),
+            remarks=found.remarks,
             python=trial_snippet(taken.config, header=taken.header, command=taken.command),
             formats=[written_of(taken, form) for form in question.formats],
         )

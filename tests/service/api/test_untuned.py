@@ -21,6 +21,7 @@ from service.specification.identity import StoredIdentity
 from service.store.repositories import ModelShapeRepository, TrialRepository
 from service.store.session import Database
 from service.transfer.candidates import SourceKind
+from service.transfer.ranking import RARE
 from service.transfer.situation import FAMILY_MEMBERS
 from service.use_cases.run import finish_job
 from service.use_cases.untuned import asking
@@ -106,8 +107,12 @@ def test_the_members_of_the_family_answer_each_the_one_first_whose_tuned_models_
     assert {one.origin.num_trials for one in found[:4]} == {336}
     others = joined(members[1:4])
     said = f"on tuned models near this one the best trials of {members[0]} were better, at equal steps, than those of "
-    assert found[0].remarks == [f"{said}{others}, in this order"]
-    assert not any(one.remarks for one in found[1:4])
+    of_first, *of_refreshes = (remark for one in found[:4] for remark in one.remarks)
+    assert of_first == f"{said}{others}, in this order"
+    often = [one for one in found[:4] if one.config.get("precondition_frequency", RARE) < RARE]
+    for remark, one in zip(of_refreshes, often, strict=True):
+        period, rarely = one.config["precondition_frequency"], f"with precondition_frequency={RARE} its refreshes take"
+        assert f"{rarely} {10 * period}% of the time" in remark
 
 
 def test_the_answer_says_what_of_the_model_was_frozen_and_not_known(sqlite_http: httpx.Client) -> None:
