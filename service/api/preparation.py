@@ -281,7 +281,8 @@ def _find_out(
     check_sampler(body.sampler)
     plan = plan_job(body.specification)
     if plan.specification.external is not None:
-        return Prepared(body, plan, None, None, price)  # neither the model nor its data are here
+        # Neither the model nor its data are here: it may not be asked about.
+        return Prepared(body, plan, model_for_winners(plan), None, price)
     data_roots = settings.data_directories
     check_paths(plan, data_roots, data_are_here=data_are_here)
     is_local = settings.cluster_address is None

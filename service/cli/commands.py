@@ -259,7 +259,7 @@ def demo(
     workload: Annotated[
         str, typer.Option(help="What to train; digits-convnet and digits-mlp are as quick.")
     ] = "digits-autoencoder",
-    trials: Annotated[int, typer.Option(min=2, help="Trials, half of them the baseline's.")] = 24,
+    trials: Annotated[int, typer.Option(min=2, help="Trials, half of them the baseline's.")] = 20,
     seeds: Annotated[int, typer.Option(min=0, help="New seeds that decide between the best; 0: none do.")] = 8,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the service running until Ctrl-C.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="A new directory for its data.")] = None,

@@ -1,7 +1,9 @@
-"""The checks before a job trains: its data, and the memory that its trials need, which separate processes predict."""
+"""The steps before a job trains: a look at its data and at what is known of models like its own, and the prediction of
+the memory that its trials need. Separate processes build its model."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from functools import partial
 
@@ -11,18 +13,22 @@ from service.errors import InvalidInput
 from service.scheduler.cluster.gpu_memory import largest_gpu_bytes
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.stored_job import Stored
+from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.run_end import JobImpossible
+from service.specification.phases import pinned_of
 from service.specification.planning import JobPlan, check_population_is_measured
+from service.use_cases import earlier_winners, run
 from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
 from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable, WorkloadRefused
+from service.use_cases.estimating.model_fingerprint import model_of
 from service.use_cases.estimating.refused_values import is_known_to_build
-from trainers.config import TrialConfig
+from trainers.config import InvalidConfig, TrialConfig
 from trainers.data.roots import DataRoots
 
 logger = logging.getLogger(__name__)
 
 PREDICTION_SECONDS = 60.0
-"""Seconds that building a model may take, including loading its data, before its memory counts as unknown."""
+"""Seconds that building a model may take, including loading its data, before its memory and shape count as unknown."""
 
 
 def check_data(plan: JobPlan, data_roots: DataRoots) -> None:
@@ -49,6 +55,33 @@ def check_data(plan: JobPlan, data_roots: DataRoots) -> None:
         logger.warning("the number of training examples is not known: %s", error)
     except InvalidInput as error:
         raise JobImpossible(str(error)) from error
+
+
+def with_known_configs(plan: JobPlan, stored: Stored, journal: Journal, roots: DataRoots) -> JobPlan:
+    """The plan of a job that also begins with configs of the nearest tuned models, if it is to and has not begun yet.
+    They are stored, for its later runs. If its model cannot be built here, it begins without any.
+
+    Args:
+        roots: the directories that the workload may read.
+
+    Raises:
+        RunEnded: the job is no longer this run's, or a user has changed it meanwhile.
+    """
+    specification = plan.specification
+    wanted = specification.known_configs
+    has_begun = any(not trial.proposed for trial in stored.trials)
+    if has_begun or not (wanted == "nearest" or (wanted == "auto" and plan.sampler == "auto")):
+        return plan
+    try:
+        of_model = model_of(plan, data_roots=roots, timeout_seconds=PREDICTION_SECONDS)
+    except (InvalidConfig, OSError) as error:
+        logger.warning("configs of models like this one could not be looked up: %s", error)
+        return plan
+    specification = journal.read(
+        lambda session: earlier_winners.with_known_configs(session, plan, of_model, project=stored.job.project)
+    )
+    journal.write(lambda session: run.store_known_configs(session, journal.lease, specification))
+    return dataclasses.replace(plan, specification=specification, pinned=pinned_of(specification, plan.spaces))
 
 
 def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasibility:

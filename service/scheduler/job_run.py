@@ -27,7 +27,7 @@ from ray import tune
 from service.checkpoint_files import weights_of
 from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
-from service.scheduler.before_training import check_data, make_feasibility, num_at_once
+from service.scheduler.before_training import check_data, make_feasibility, num_at_once, with_known_configs
 from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -202,6 +202,8 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     code = enter_code(this.database, stored.job, this.settings, this.directory)
     plan = plan_of(stored.job, this.settings)
     set_limits(this.watch, plan, stored, now=this.database.now())
+    journal = Journal(this.database, this.lease, this.watch)
+    plan = with_known_configs(plan, stored, journal, this.settings.data_directories)
     policy = restored_policy(plan, stored, this.watch)
     retries = retries_of(stored)
     hopeless = retries.why_to_stop()
@@ -212,7 +214,6 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         check_data(plan, this.settings.data_directories)
     nodes = _connected(this, size, code)
     feasibility = make_feasibility(plan, stored, is_local=this.address is None)
-    journal = Journal(this.database, this.lease, this.watch)
     trials = OpenTrials(
         journal,
         policy,

@@ -25,6 +25,8 @@ MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
 """Configs that are tried first, by judgement; the specification holds them all."""
+MAX_SOURCE_LENGTH = 500
+"""Most characters of the name of a tuned model, which has its workload's options."""
 MAX_OBJECTIVES = 4
 """Most objectives, by judgement: with more, most trials are on the front, and it tells little."""
 MAX_BASELINES = 4
@@ -49,7 +51,7 @@ class EarlierWinner(StrictModel):
 class MovedConfig(StrictModel):
     """A config of a tuned model like this job's, moved to it by scaling rules: what becomes of `nearest`."""
 
-    source: str = Field(max_length=500)
+    source: str = Field(max_length=MAX_SOURCE_LENGTH)
     """The model that it was tuned for, and by whom; for people."""
     distance: float = Field(ge=0)
     """Octaves between the two models: the farther, the wider the search looks around it."""
@@ -73,6 +75,9 @@ optimizer, the newest first; or `nearest`: up to three configs of the nearest tu
 table that comes with the service, moved to this one by scaling rules, around which the sampler `auto` then looks for as
 long as what it measures does not speak against them. The last two are found when the job is submitted and stand in
 their place from then on, none if there are none."""
+
+
+KnownConfigs: TypeAlias = Literal["auto", "nearest", "none", "found"]
 
 
 class WorkloadChoice(StrictModel):
@@ -246,6 +251,11 @@ class JobSpecification(StrictModel):
     """Stops trials that fall behind."""
     pinned: Pinned = Field(default_factory=list)
     """Trials that the search begins with, after the defaults."""
+    known_configs: KnownConfigs = "auto"
+    """Configs of models like this one, with which the search and each baseline also begin: those that `nearest` in
+    `pinned` stands for, all sides with equally many, so that none has a head start. `auto`: with the sampler `auto`;
+    `nearest`: with any; `none`: with what `pinned` says alone. They are looked up when the job begins to run, and added
+    to `pinned`; from then on this is `found`."""
     imported: list[ImportedTrial] = Field(default_factory=list, max_length=MAX_IMPORTED, fail_fast=True)
     """Trials of another study, as `shampoo-tuner import` writes them. They inform the samplers `tpe`, `gp`, `cmaes` and
     your own before its first trial; they are no trials of this job, and count in no verdict."""

@@ -9,7 +9,7 @@ from search_spaces import Scalar, SearchSpace
 from search_spaces.fitting import fit
 from service.evidence.types import EvidenceStatus
 from service.transfer.candidates import Source, TransferCandidate, is_alike
-from service.transfer.ranking import FARTHEST, counted_octaves
+from service.transfer.ranking import counted_octaves, is_near
 from service.transfer.rules import moved
 from service.transfer.situation import Situation, distance
 
@@ -32,22 +32,21 @@ class KnownOfSpace:
 
 def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target: Situation) -> list[KnownOfSpace]:
     """Known configs of a space, the nearest first and of one model the best: up to `MAX_KNOWN` different configs of
-    its optimizer and members of the family, none of them refuted, none farther than `FARTHEST`."""
+    its optimizer and members of the family, of near models alone (`ranking.is_near`), none of them refuted."""
     searched = {parameter.name for parameter in space.parameters}
     found: list[tuple[float, float, KnownOfSpace]] = []
     for candidate in candidates:
         if candidate.situation is None or candidate.source.status is EvidenceStatus.REFUTED:
             continue
         apart = distance(candidate.situation, target)
-        counted = counted_octaves(candidate, apart)
         config, _ = moved(candidate.config, candidate.situation, target)
-        if counted > FARTHEST or not is_alike(space, config):
+        if not is_near(candidate, target) or not is_alike(space, config):
             continue
         given = {name: value for name, value in config.flat.items() if name in searched}
         fitted = fit(space, given, held=config.arguments)
         if fitted is not None:
             known = KnownOfSpace(*fitted, apart.total, candidate.source)
-            found.append((counted, candidate.source.badness, known))
+            found.append((counted_octaves(candidate, apart), candidate.source.badness, known))
     found.sort(key=lambda entry: entry[:2])
     different: list[KnownOfSpace] = []
     for *_, known in found:

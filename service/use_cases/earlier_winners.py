@@ -1,18 +1,28 @@
 """Winners of earlier jobs, and configs of similar models, with which a new job begins. They are looked up when it is
-submitted and become a part of its stored specification, so the trials are the same whatever finishes later."""
+submitted, or when its first run begins, and become a part of its stored specification, so the trials are the same
+whatever finishes later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import JsonValue
 
 from search_spaces.fitting import fit
-from service.domain import JobState, Phase, Side
+from service.domain import JobState, Side
 from service.evidence.types import Evidence
 from service.specification.identity import ModelOfJob
-from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, MovedConfig, Pinned
+from service.specification.job import (
+    MAX_PINNED,
+    MAX_SOURCE_LENGTH,
+    EarlierWinner,
+    JobSpecification,
+    KnownConfigs,
+    MovedConfig,
+    Pinned,
+)
 from service.specification.planning import JobPlan
+from service.specification.search.method import search_method
 from service.store.models import Job
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.store.session import Session
@@ -36,18 +46,40 @@ def resolve_winners(
     Args:
         of_model: the model that the job trains; None only if neither is asked for.
     """
-    specification = plan.specification
-    return specification.model_copy(
-        update={
-            "pinned": _resolved(session, plan, of_model, Phase.SEARCH, specification.pinned, project),
-            "baselines": [
-                baseline.model_copy(
-                    update={"pinned": _resolved(session, plan, of_model, side, baseline.pinned, project)}
-                )
-                for side, baseline in zip(plan.baselines, specification.baselines, strict=True)
-            ],
-        }
+    asked = zip(plan.spaces, plan.specification.pinned_of_sides, strict=True)
+    return _with_pinned(
+        plan.specification, (_resolved(session, plan, of_model, side, pinned, project) for side, pinned in asked)
     )
+
+
+def with_known_configs(session: Session, plan: JobPlan, of_model: ModelOfJob, *, project: str) -> JobSpecification:
+    """The specification of `plan` whose search and baselines also begin with configs of the nearest tuned models: each
+    with as many as the one for which the fewest are known.
+
+    Args:
+        of_model: the model that the job trains.
+    """
+    specification, found = plan.specification, list[list[MovedConfig]]()
+    for side, pinned in zip(plan.spaces, specification.pinned_of_sides, strict=True):
+        taken = [plan.spaces[side].defaults(), *plan.pinned[side]]
+        known = find_nearest(session, plan, of_model, side, project=project)
+        new = [config for config in known if plan.spaces[side].check(dict(config.parameters)) not in taken]
+        found.append(new[: MAX_PINNED - len(pinned)])
+    fewest = min(map(len, found))
+    both = zip(specification.pinned_of_sides, found, strict=True)
+    return _with_pinned(specification, ([*pinned, *new[:fewest]] for pinned, new in both), known_configs="found")
+
+
+def without_known_configs(specification: JobSpecification) -> JobSpecification:
+    """The specification of a job before configs of models like its own were found: they are to be looked up anew, with
+    the sampler `auto` only as long as it is that."""
+    if specification.known_configs != "found":
+        return specification
+    own: list[Pinned] = [
+        [entry for entry in pinned if not isinstance(entry, MovedConfig)] for pinned in specification.pinned_of_sides
+    ]
+    asked: KnownConfigs = "auto" if search_method(specification)[0] == "auto" else "nearest"
+    return _with_pinned(specification, own, known_configs=asked)
 
 
 def find_winners(
@@ -99,7 +131,7 @@ def find_nearest(
         parameters: dict[str, JsonValue] = dict(known.parameters)
         if _is_possible(plan, side, parameters):
             yield MovedConfig(
-                source=known.source.name,
+                source=known.source.name[:MAX_SOURCE_LENGTH],
                 distance=known.distance,
                 recommendation_id=known.source.recommendation_id,
                 parameters=parameters,
@@ -131,6 +163,23 @@ def _is_possible(plan: JobPlan, side: Side, values: dict[str, JsonValue]) -> boo
     except ValueError:
         return False
     return True
+
+
+def _with_pinned(
+    specification: JobSpecification, of_sides: Iterable[Pinned], *, known_configs: KnownConfigs | None = None
+) -> JobSpecification:
+    """The specification with these entries in `pinned` of its search and its baselines."""
+    search, *baselines = of_sides
+    return specification.model_copy(
+        update={
+            "pinned": search,
+            "baselines": [
+                baseline.model_copy(update={"pinned": pinned})
+                for baseline, pinned in zip(specification.baselines, baselines, strict=True)
+            ],
+            "known_configs": known_configs or specification.known_configs,
+        }
+    )
 
 
 def _resolved(

@@ -18,6 +18,7 @@ from service.errors import NotFound, RunAskedToEnd
 from service.evidence.insights import JobInsights
 from service.places import NodePlace
 from service.specification.identity import StoredIdentity
+from service.specification.job import JobSpecification
 from service.specification.phases import num_searched
 from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import (
@@ -100,6 +101,16 @@ def store_insights(session: Session, lease: Lease, insights: JobInsights, *, now
     InsightsRepository(session).put(job.id, insights.to_json(), now=now)
 
 
+def store_known_configs(session: Session, lease: Lease, specification: JobSpecification) -> None:
+    """Stores the specification of a job with the configs of other models that it begins with.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+        RunAskedToEnd: a user may have changed the specification since this one was read.
+    """
+    _job_to_go_on(session, lease).specification = specification
+
+
 def add_trial(
     session: Session,
     lease: Lease,
@@ -123,9 +134,7 @@ def add_trial(
         RunAskedToEnd: the run must not begin more: its budget may have changed.
         NotFound: there is no such trial to fork, or it has not been measured at that step.
     """
-    job = lock_leased_job(session, lease)
-    if job.requested is not None:
-        raise RunAskedToEnd(lease.job_id)
+    job = _job_to_go_on(session, lease)
     trials = TrialRepository(session)
     if trials.find(lease.job_id, number) is not None:
         return
@@ -220,6 +229,14 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
                 trial.detail = storable("; ".join(reported.remarks)[:MAX_REMARKS_LENGTH])
             told.append({"number": trial.number, "step": trial.step, "value": trial.value})
     EventRepository(session).add_all(job.id, "trial.measured", told, now)
+
+
+def _job_to_go_on(session: Session, lease: Lease) -> Job:
+    """The leased job, locked, unless its run is asked to end. Raises: LeaseLost, RunAskedToEnd."""
+    job = lock_leased_job(session, lease)
+    if job.requested is not None:
+        raise RunAskedToEnd(lease.job_id)
+    return job
 
 
 def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float | None) -> float:

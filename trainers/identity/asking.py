@@ -9,10 +9,12 @@ from dataclasses import asdict
 from trainers.config import Json, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.values import Fingerprint, ToldModel
-from trainers.workloads.describe import told_by_process
+from trainers.workloads.describe import TIMEOUT_SECONDS, told_by_process
 
 
-def ask_model(config: TrialConfig, *, data_roots: DataRoots | None = None) -> ToldModel:
+def ask_model(
+    config: TrialConfig, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+) -> ToldModel:
     """The model that a trial would train (`trainers.identity`), which is built without weights.
 
     Args:
@@ -27,6 +29,7 @@ def ask_model(config: TrialConfig, *, data_roots: DataRoots | None = None) -> To
         [json.dumps(config.to_json()), *([] if data_roots is None else [json.dumps(asdict(data_roots))])],
         ToldModel.from_json,
         what=f"{config.workload}: to build its model",
+        timeout_seconds=timeout_seconds,
         module="trainers.identity",
     )
 

@@ -172,6 +172,7 @@ def job_form() -> Sequence[FormSection]:
                 field("/pruner/name", label="Pruner", when_empty="chosen by the service"),
                 field("/budget/patience", when_empty="no limit"),
                 replace(field("/pinned", label="Tried first"), default=[]),
+                field("/known_configs", label="Configs of models like this one"),
                 *fields("/sampler", "name", options="Arguments of a sampler of your own", seed="Seed of the search"),
                 *fields("/pruner", "name"),
                 replace(field("/imported", label="Imported trials"), default=[]),

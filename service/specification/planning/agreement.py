@@ -54,6 +54,10 @@ def check_external(specification: JobSpecification) -> None:
         raise InvalidInput("pruner.name", "'pbt' forks checkpoints, and those of external trials are their clients'")
     if specification.target is not None:
         raise InvalidInput("target", "has no effect on external trials, whose clients measure what they like")
+    if specification.known_configs == "nearest":
+        raise InvalidInput(
+            "known_configs", "'nearest' goes by the model, and that of external trials is their clients'"
+        )
     for index, choice in enumerate(specification.objectives):
         if choice.metric.startswith(SUMMARY_PREFIXES) and choice.metric not in specification.external.metrics:
             field = f"objectives[{index}].metric"

@@ -12,7 +12,7 @@ from service.specification.planning import JobPlan
 from trainers.config import InvalidConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.asking import ask_model
-from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow
+from trainers.workloads.describe import TIMEOUT_SECONDS, DescriptionKilled, DescriptionTooSlow
 
 EARLIER = ("winners", "nearest")
 """Entries of `pinned` that ask for configs of tuned models; they need the fingerprint of this one."""
@@ -38,20 +38,38 @@ def model_for_winners(plan: JobPlan, *, data_roots: DataRoots | None = None) -> 
         data_roots: the directories that the workload may read; None: all that this process may.
 
     Raises:
-        InvalidInput: the model cannot be built here; names the field that asks for winners.
+        InvalidInput: the model cannot be built here, or only clients have it; names the field that asks for winners.
         WorkloadNotDescribed: the process was killed or too slow; it may succeed later. Names the field, too.
     """
     field = field_with_winners(plan.specification)
     if field is None:
         return None
     problem = "winners and nearest configs go by the model, and which one this is could not be told: "
+    if plan.specification.external is not None:
+        raise InvalidInput(field, problem + "that of external trials is their clients'")
     if importlib.util.find_spec("torch") is None:
         raise InvalidInput(field, problem + "torch is not installed beside this API")
-    config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
     try:
-        told = ask_model(config, data_roots=data_roots)
-        return ModelOfJob(fingerprint_of(plan, told.digest), told.shape)
+        return model_of(plan, data_roots=data_roots)
     except (DescriptionKilled, DescriptionTooSlow) as error:
         raise WorkloadNotDescribed(f"{field}: {problem}{error.message}") from error
     except InvalidConfig as error:
         raise InvalidInput(field, problem + error.message) from error
+
+
+def model_of(
+    plan: JobPlan, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+) -> ModelOfJob:
+    """The model that the job's default trial trains. Takes seconds, in a process of its own.
+
+    Args:
+        data_roots: the directories that the workload may read; None: all that this process may.
+
+    Raises:
+        InvalidConfig: it cannot be built here; the message says why.
+        DescriptionTooSlow: not in this time.
+        DescriptionKilled: its process was killed.
+    """
+    config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
+    told = ask_model(config, data_roots=data_roots, timeout_seconds=timeout_seconds)
+    return ModelOfJob(fingerprint_of(plan, told.digest), told.shape)

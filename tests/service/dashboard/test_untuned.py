@@ -1,4 +1,4 @@
-"""The page that asks for configs of a model that was never tuned."""
+"""The page that asks for configs of a model that was never tuned, and that of a job which begins with such configs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from playwright.sync_api import Page, expect
 
 from service.api import examples
 from service.evidence.formats.written import Format
+from service.store.session import Database
 from tests.support.service.pages.accessible import assert_accessible
+from tests.support.service.scenarios import submit
 from tests.support.service.tuned import ask_ahead
 
 FORM = {
@@ -114,3 +116,19 @@ def test_the_page_is_for_everyone(page: Page) -> None:
     assert_accessible(page)
     page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_jobs_page_names_the_models_whose_configs_it_begins_with(address: str, sqlite_database: Database) -> None:
+    sources = [{"source": f"digits-mlp width={width}", "distance": 1.0} for width in (32, 64)]
+    known = [{**source, "parameters": {"lr": lr}} for source, lr in zip(sources, (0.01, 0.02), strict=True)]
+    own = {"lr": 0.03}
+    job_id, without = (
+        submit(sqlite_database, pinned=pinned, known_configs="found") for pinned in ([own, *known], [own])
+    )
+    page, other = (
+        httpx.get(f"{address}/jobs/{one}", trust_env=False, verify=False, timeout=PATIENCE_SECONDS).text
+        for one in (job_id, without)
+    )
+    told = "Tuned for digits-mlp width=32; digits-mlp width=64, and moved to this model."
+    assert f'<span title="{told}">begins with 2 known configs</span>' in page
+    assert "known config" not in other.split("<h2")[0]

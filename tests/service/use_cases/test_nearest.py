@@ -7,20 +7,39 @@ from typing import Any, cast
 import pytest
 
 from search_spaces import Scalar
-from service.domain import Phase
+from service.domain import DEFAULT_PROJECT, Phase
 from service.evidence.in_words.words import transfer_lines
 from service.evidence.recommended import recommendation_from_json
+from service.scheduler.before_training import with_known_configs
 from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start
-from service.specification.identity import StoredIdentity
-from service.specification.job import MovedConfig
-from service.specification.planning import plan_job
+from service.scheduler.stored_job import read_stored
+from service.scheduler.tune.journal import Journal
+from service.scheduler.tune.run_end import RunEnded
+from service.settings import Settings
+from service.specification.identity import ModelOfJob, StoredIdentity
+from service.specification.job import MAX_SOURCE_LENGTH, JobSpecification, MovedConfig
+from service.specification.planning import JobPlan, plan_job
 from service.store.repositories import JobRepository, RecommendationRepository
 from service.store.session import Database
+from service.use_cases import earlier_winners
+from service.use_cases.leases import Lease
 from service.use_cases.run import finish_job
+from service.use_cases.steer import change_budget
+from service.use_cases.steer_trials import propose_trial
 from tests.support.service.caveats import sentences
 from tests.support.service.live import finished_job
-from tests.support.service.scenarios import NOW, claimed_job, run_trial
+from tests.support.service.scenarios import (
+    NOW,
+    add_worker,
+    begin_trial,
+    claim,
+    claimed_job,
+    run_trial,
+    specification,
+    submit,
+)
+from tests.support.service.searching.tune_calls import ToldSignals
 from trainers.identity.values import ModelShape, ParameterShape
 
 ENVIRONMENT: dict[str, Any] = {"device": "cpu", "device_name": None, "world_size": 1, "versions": {}}
@@ -94,3 +113,116 @@ def test_the_policy_tries_them_after_the_defaults(sqlite_database: Database) -> 
     ]
     assert tried[0] == plan.spaces[Phase.SEARCH].defaults()
     assert tried[1] == moved[0].parameters
+
+
+MISSING = {"name": "text-lm", "options": {"path": "/nowhere/at/all"}}
+
+
+def looked_up(database: Database, **fields: Any) -> JobSpecification:
+    with database.reading() as session:
+        return earlier_winners.with_known_configs(
+            session,
+            plan_job(specification(**fields)),
+            ModelOfJob("wide", of_width(64)),
+            project=DEFAULT_PROJECT,
+        )
+
+
+def num_moved(wanted: JobSpecification) -> list[int]:
+    return [sum(isinstance(entry, MovedConfig) for entry in pinned) for pinned in wanted.pinned_of_sides]
+
+
+def test_search_and_baselines_begin_with_equally_many_known_configs(database: Database) -> None:
+    adamw, muon = {"search_space": "adamw"}, {"search_space": "muon"}
+    assert num_moved(looked_up(database, baselines=[adamw])) == [3, 3]
+    assert num_moved(looked_up(database, baselines=[])) == [3]
+    assert num_moved(looked_up(database, baselines=[adamw, muon])) == [0, 0, 0]  # no model was tuned with Muon
+    known = looked_up(database, pinned=[{"lr": 0.004}], baselines=[adamw])
+    assert known.known_configs == "found"
+    assert known.pinned[0] == {"lr": 0.004}
+    assert num_moved(known) == [3, 3]
+    again = looked_up(database, **known.model_dump(mode="json", include={"pinned", "baselines"}))
+    assert num_moved(again) == [3, 3]
+    clone = earlier_winners.without_known_configs(known)
+    assert clone == specification(pinned=[{"lr": 0.004}], baselines=[adamw])
+    assert looked_up(database, **clone.model_dump(mode="json")) == known
+    asked = {"baselines": [adamw], "sampler": {"name": "random"}, "known_configs": "nearest"}
+    of_random = looked_up(database, **asked)
+    assert num_moved(of_random) == [3, 3]
+    assert earlier_winners.without_known_configs(of_random) == specification(**asked)
+
+
+def test_a_tuned_model_with_long_options_is_named_as_far_as_there_is_room(database: Database) -> None:
+    options = {"path": "/books" * 100}
+    tuned = finished_job(database, identity=SMALL, workload={"name": "text-lm", "options": options})
+    with database.reading() as session:
+        of_tuned = RecommendationRepository(session).of_job(tuned)
+    assert of_tuned is not None
+    pinned = looked_up(database, baselines=[]).pinned
+    (found,) = (one for one in pinned if isinstance(one, MovedConfig) and one.recommendation_id == of_tuned.id)
+    assert found.source.startswith('text-lm path="/books/books')
+    assert len(found.source) == MAX_SOURCE_LENGTH
+
+
+def begun(database: Database, lease: Lease) -> JobPlan:
+    """The plan with which a run of the job goes on, from where the data are."""
+    stored = read_stored(database, lease)
+    journal = Journal(database, lease, ToldSignals())
+    return with_known_configs(plan_job(stored.job.specification), stored, journal, Settings().data_directories)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_jobs_first_run_looks_known_configs_up_and_later_ones_find_them(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = claimed_job(database)
+    plan = begun(database, lease)
+    first, *_ = moved = moved_of(database, lease.job_id)
+    assert len(moved) == 3
+    assert plan.pinned[Phase.SEARCH] == tuple(entry.parameters for entry in moved)
+    assert len(plan.pinned["adamw"]) == 3
+    assert "digits-mlp" in first.source
+    later = begun(database, lease)
+    assert later.pinned == plan.pinned
+    assert later.specification == plan.specification
+
+    def untouched(**fields: Any) -> bool:
+        lease = claimed_job(database, **fields)
+        if fields.get("known_configs") == "auto":
+            begin_trial(database, lease, 0)
+        found = begun(database, lease).specification
+        return num_moved(found) == [0, 0] and found.known_configs != "found"
+
+    assert untouched(known_configs="none")
+    assert untouched(known_configs="auto")  # it began before, with another version
+    assert untouched(sampler={"name": "random"})
+    assert untouched(workload=MISSING)
+    assert "configs of models like this one could not be looked up" in caplog.text
+    lease = claimed_job(database, sampler={"name": "random"}, known_configs="nearest")
+    assert num_moved(begun(database, lease).specification) == [3, 3]
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_budget_that_changes_while_known_configs_are_looked_up_stays(database: Database) -> None:
+    lease = claimed_job(database)
+    stored = read_stored(database, lease)
+    with database.writing() as session:
+        change_budget(session, lease.job_id, {"num_trials": 8}, now=NOW)
+    journal, roots = Journal(database, lease, ToldSignals()), Settings().data_directories
+    with pytest.raises(RunEnded, match="asked to end"):
+        with_known_configs(plan_job(stored.job.specification), stored, journal, roots)
+    kept = read_stored(database, lease).job.specification
+    assert (kept.budget.num_trials, kept.known_configs) == (8, "auto")
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_config_that_a_user_proposed_before_the_first_run_displaces_no_known_ones(database: Database) -> None:
+    job_id = submit(database)
+    with database.writing() as session:
+        propose_trial(session, job_id, phase=Phase.SEARCH, parameters={"lr": 0.004}, idempotency_key=None, now=NOW)
+    lease = claim(database, add_worker(database))
+    assert lease is not None
+    assert num_moved(begun(database, lease).specification) == [3, 3]

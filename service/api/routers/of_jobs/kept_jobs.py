@@ -128,7 +128,7 @@ def clone_job(
     """Submits a job like this one, with the fields of the body changed: the same name, model, tags, priority and
     specification else. It is checked as any submission, belongs to whoever clones it, and starts from nothing: trials,
     also those that users proposed, and notes stay with the original. Winners of earlier jobs are those that the
-    original found, unless `pinned` asks for them anew.
+    original found, unless `pinned` asks for them anew; configs of models like its own are looked up anew.
     """
     return submitting.answer(prepared, cloned_from=job_id)
 

@@ -98,6 +98,16 @@ def test_insights_that_are_not_there_yet_are_told_with_the_state_of_their_job(
             "search_space",
             "its default trial is impossible: averaging.method: is required, got None",
         ),
+        (
+            {"external": {}, "known_configs": "nearest"},
+            "known_configs",
+            "'nearest' goes by the model, and that of external trials is their clients'",
+        ),
+        (
+            {"external": {}, "pinned": ["winners"]},
+            "pinned",
+            "winners and nearest configs go by the model, and which one this is could not be told: that of external",
+        ),
     ],
 )
 def test_a_job_that_cannot_be_is_answered_with_the_field_and_its_value(
