@@ -44,7 +44,7 @@ from tests.benchmarks.search.job_simulation import (
 )
 from tests.benchmarks.search.landscapes import Landscape, TableFamily
 from tests.benchmarks.search.make_seed_curves import TASKS
-from tests.benchmarks.search.priors import known_among, shipped_but, situation_of
+from tests.benchmarks.search.priors import known_among, lengths_without, shipped_but, situation_of
 from tests.benchmarks.search.seed_tables import read_seed_table
 
 TABLES = ("digits-mlp-family", "digits-convnet-family")
@@ -219,6 +219,11 @@ class Told:
         source = Source(SourceKind.STORE, other)
         return known_among(space, [TransferCandidate(earlier, source, situation_of(TASKS[other]))], target)
 
+    @property
+    def lengths(self) -> Mapping[str, float]:
+        """The length scales that `auto` expects beside known configs."""
+        return lengths_without(TASKS[self.table].workload)
+
 
 @functools.cache
 def _earlier_winner(table: str, preset_name: str, search: str, number: int) -> TunedConfig:
@@ -304,7 +309,7 @@ def _courses(
     found = []
     for number, seed in enumerate(seeds):
         known = told.known(preset_name, own.space, number)
-        ended = searched(own, told.search, MANY, seed, max_units=units, known=known)
+        ended = searched(own, told.search, MANY, seed, max_units=units, known=known, lengths=told.lengths)
         found.append(course_of(own, ended, before=before))
     return found
 

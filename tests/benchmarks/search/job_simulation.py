@@ -22,7 +22,7 @@ from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
-from service.scheduler.policy.searching.search_prior import KnownConfig
+from service.scheduler.policy.searching.search_prior import LENGTHS_IN_TABLES, KnownConfig
 from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.landscapes import Landscape
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
@@ -236,14 +236,16 @@ def searched(
     *,
     max_units: float = math.inf,
     known: Sequence[KnownConfig] = (),
+    lengths: Mapping[str, float] = LENGTHS_IN_TABLES,
 ) -> SimulatedSearch:
     """A search with one worker, and all its trials with one seed.
 
     Args:
         max_units: of training of all trials, after which it is broken off.
         known: configs that were good for other models, the nearest first: pinned, and told to `auto`.
+        lengths: length scales that `auto` expects beside known configs.
     """
-    make = functools.partial(_phase_search, landscape, search, num_trials, seed, known)
+    make = functools.partial(_phase_search, landscape, search, num_trials, seed, known, lengths)
     pinned = tuple(config.parameters for config in known)
     policy = JobPolicy([SidePlan(Phase.SEARCH.value, landscape.space, num_trials, make, pinned=pinned)])
     parameters: dict[int, Mapping[str, Scalar]] = {}
@@ -284,12 +286,22 @@ def searched(
 
 
 def _phase_search(
-    landscape: Landscape, search: str, num_trials: int, seed: int, known: Sequence[KnownConfig]
+    landscape: Landscape,
+    search: str,
+    num_trials: int,
+    seed: int,
+    known: Sequence[KnownConfig],
+    lengths: Mapping[str, float],
 ) -> PhaseSearch:
     sampler, prunes = SEARCHES[search]
     if sampler is None:
         return AutoSearch(
-            landscape.space, direction=Direction.MINIMIZE, max_steps=landscape.num_units, seed=seed, known=known
+            landscape.space,
+            direction=Direction.MINIMIZE,
+            max_steps=landscape.num_units,
+            seed=seed,
+            known=known,
+            lengths=lengths,
         )
     return SampledSearch(
         make_sampler(

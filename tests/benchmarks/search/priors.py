@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
 from search_spaces import SearchSpace
 from service.domain import Direction
-from service.scheduler.policy.searching.search_prior import KnownConfig
+from service.scheduler.policy.searching.search_prior import LENGTHS_IN_TABLES, KnownConfig
 from service.store.session import Database
 from service.transfer.candidates import TransferCandidate, shipped_members
 from service.transfer.known import known_of
@@ -20,6 +21,7 @@ from service.transfer.situation import Situation
 from service.use_cases.untuned.transferring import stored_candidates
 from tests.benchmarks.search.make_curves import TASKS, Task
 from tests.benchmarks.search.make_seed_curves import Task as SeedTask
+from tests.benchmarks.search.parameter_lengths import learnt, tables
 from tests.benchmarks.search.search_simulation import Problem, final_value
 from trainers.identity.shape import model_shape
 from trainers.identity.values import Fingerprint
@@ -75,6 +77,16 @@ def known_configs(
     if prior == "tables":
         return known_among(problem.space, shipped_but(target), target)
     return known_among(problem.space, _stored(target, database_url), target)
+
+
+@functools.cache
+def lengths_without(workload: str | None) -> Mapping[str, float]:
+    """The length scales in decades that a search with known configs expects, from tables of other workloads than this
+    one; None: from all."""
+    if workload is None:
+        return LENGTHS_IN_TABLES
+    found = learnt([one for one in tables() if one.workload != workload])
+    return {name: length for name, (length, _) in found.items()}
 
 
 def shipped_but(target: Situation) -> list[TransferCandidate]:

@@ -13,7 +13,7 @@ from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
-from service.scheduler.policy.searching.search_prior import KnownConfig
+from service.scheduler.policy.searching.search_prior import LENGTHS_IN_TABLES, KnownConfig
 from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.search_simulation import Problem
 
@@ -30,7 +30,14 @@ def one_phase(problem: Problem, search: Callable[[], PhaseSearch], num_trials: i
     return JobPolicy([SidePlan(Phase.SEARCH, problem.space, num_trials, search)])
 
 
-def auto(problem: Problem, seed: int, *, known: Sequence[KnownConfig] = (), first_pause: float | None = None) -> Policy:
+def auto(
+    problem: Problem,
+    seed: int,
+    *,
+    known: Sequence[KnownConfig] = (),
+    lengths: Mapping[str, float] = LENGTHS_IN_TABLES,
+    first_pause: float | None = None,
+) -> Policy:
     """The `auto` search, perhaps with what is known before it, or with its first pause at another share of a trial."""
 
     def search() -> PhaseSearch:
@@ -41,6 +48,7 @@ def auto(problem: Problem, seed: int, *, known: Sequence[KnownConfig] = (), firs
             first_rung=None if first_pause is None else round(first_pause * problem.num_units),
             seed=seed,
             known=known,
+            lengths=lengths,
         )
 
     return one_phase(problem, search)

@@ -20,7 +20,8 @@ All policies start with the defaults of the space's branches, as jobs do, and kn
 `--prior` gives the `auto` search: `tables` are the members of the shipped table that are of another workload than the
 objective's, moved to its model by the scaling rules; `store` are the recommendations in a service's database
 (`--database`), without those of that workload. Both need the objective's model: that of the shipped curve tables is
-known, another one's is in `--fingerprint FILE --batch-size --num-steps`. `misleading` are configs that are far from
+known, another one's is in `--fingerprint FILE --batch-size --num-steps`. Beside them, `auto` expects the length scales
+of tables of other workloads. `misleading` are configs that are far from
 good for the objective. Each pruner judges at 2 units first. `pbt` is not among them: its trials go on from each other's
 weights with other hyperparameters, and a curve for each config does not tell where that leads.
 """
@@ -40,11 +41,11 @@ import numpy as np
 
 from search_spaces import SearchSpace
 from service.domain import Direction
-from service.scheduler.policy.searching.search_prior import KnownConfig
+from service.scheduler.policy.searching.search_prior import LENGTHS_IN_TABLES, KnownConfig
 from tests.benchmarks.report import print_table, report
 from tests.benchmarks.search.curve_families import FAMILIES, Family, task
 from tests.benchmarks.search.paired import Array, Earlier, Paired, standard_error
-from tests.benchmarks.search.priors import PRIORS, known_configs, target_of
+from tests.benchmarks.search.priors import PRIORS, known_configs, lengths_without, target_of
 from tests.benchmarks.search.search_policies import POLICIES, auto
 from tests.benchmarks.search.search_simulation import Objective, Problem, simulate
 
@@ -128,6 +129,8 @@ class Search:
     seed: int
     problem: Problem
     known: Sequence[KnownConfig]
+    lengths: Mapping[str, float]
+    """Length scales that `auto` expects beside known configs."""
 
 
 def _tasks(given: argparse.Namespace, seeds: Sequence[int]) -> Iterator[tuple[str, list[Search]]]:
@@ -143,7 +146,8 @@ def _tasks(given: argparse.Namespace, seeds: Sequence[int]) -> Iterator[tuple[st
             f"{given.objective}: {problem.num_units} units, best {problem.best:.5g}, median {problem.median:.5g}, "
             f"{problem.diverged_share:.1%} diverge\nprior {given.prior}: {len(known)} configs\n"
         )
-        yield "", [Search(seed, problem, known) for seed in seeds]
+        lengths = lengths_without(target.workload if known and target is not None else None)
+        yield "", [Search(seed, problem, known, lengths) for seed in seeds]
         return
     for family in given.families:
         searches = [_synthetic(family, seed, given) for seed in seeds]
@@ -157,7 +161,8 @@ def _synthetic(family: Family, seed: int, given: argparse.Namespace) -> Search:
     drawn = task(family, seed)
     problem = Problem.sampled(drawn.objective, drawn.space, Direction.MAXIMIZE, num_configs=given.sample)
     target = target_of(f"{family}:{seed}", given.fingerprint, given.batch_size, given.num_steps)
-    return Search(seed, problem, known_configs(given.prior, problem, target, database_url=given.database))
+    known = known_configs(given.prior, problem, target, database_url=given.database)
+    return Search(seed, problem, known, LENGTHS_IN_TABLES)
 
 
 def _regrets(searches: Sequence[Search], policy: str, num_workers: int, given: argparse.Namespace) -> Array:
@@ -165,7 +170,7 @@ def _regrets(searches: Sequence[Search], policy: str, num_workers: int, given: a
     return np.array(
         [
             simulate(
-                auto(search.problem, search.seed, known=search.known)
+                auto(search.problem, search.seed, known=search.known, lengths=search.lengths)
                 if policy == "auto"
                 else POLICIES[policy](search.problem, search.seed),
                 search.problem,

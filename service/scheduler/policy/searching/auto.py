@@ -54,7 +54,7 @@ the resolution of the objective; new trials keep that distance from known ones. 
 
 **What is known before.** Good configs of similar models are tried first, and attract proposals to their neighbourhood
 as long as measurements do not contradict them (`search_prior`). For every space it is known how fast results change
-with the learning rate (`curve_model.KNOWN_LENGTHS`).
+with the learning rate (`curve_model.KNOWN_LENGTHS`), and beside known configs with each parameter of an optimizer.
 
 **Tried and left out**: "How good a policy is" in `service/INSIDE.md` lists what gained nothing.
 """
@@ -90,8 +90,8 @@ from service.scheduler.policy.searching.phase_search import (
     TrialOutcome,
 )
 from service.scheduler.policy.searching.rungs import Rungs
+from service.scheduler.policy.searching.search_prior import LENGTHS_IN_TABLES, KnownConfig, SearchPrior
 from service.scheduler.policy.searching.search_prior import NUM_DESIGN as NUM_DESIGN_WITH_PRIOR
-from service.scheduler.policy.searching.search_prior import KnownConfig, SearchPrior
 
 NUM_DESIGN = 8
 """Trials before the model is asked: the defaults, then a Sobol design."""
@@ -132,6 +132,7 @@ class AutoSearch:
         pauses: bool = True,
         seed: int = 0,
         known: Sequence[KnownConfig] = (),
+        lengths: Mapping[str, float] = LENGTHS_IN_TABLES,
     ) -> None:
         """Prepares a search.
 
@@ -143,18 +144,20 @@ class AutoSearch:
             pauses: False: every trial is trained to its end, and the model learns only from final values.
             seed: makes choices reproducible.
             known: configs that were good for models like this one, the nearest first.
+            lengths: length scales in decades, by parameter, that its model expects if there are known configs.
 
         Raises:
             ValueError: the number of steps is not positive.
         """
         self._encoding = Encoding(space)
-        self._model = CurveModel(self._encoding, KNOWN_LENGTHS)
         self._is_minimised = direction is Direction.MINIMIZE
         self._rungs = Rungs(max_steps=max_steps, first=first_rung, pauses=pauses)
         self._seed = seed
         self._space = space
         self._num_branches = len(space.branch_defaults())
-        self._prior = SearchPrior(known, space, self._encoding) if known else None
+        self._prior = SearchPrior(known, space, self._encoding, lengths=lengths) if known else None
+        self._is_contradicted = False
+        self._model = CurveModel(self._encoding, self._prior.lengths if self._prior else KNOWN_LENGTHS)
         self._num_design = NUM_DESIGN if self._prior is None else NUM_DESIGN_WITH_PRIOR
         self._trials: dict[int, ModelledTrial] = {}
         self._num_fitted = 0
@@ -183,6 +186,9 @@ class AutoSearch:
             return None
         expected, _ = view.posterior.final(self._prior.centres)
         weight = self._prior.weight(expected, view.mean, num_measured=len(view.trials))
+        if weight == 0 and not self._is_contradicted:
+            self._is_contradicted = True
+            self._model, self._num_fitted = CurveModel(self._encoding, KNOWN_LENGTHS), 0
         prior = self._prior
         return None if weight == 0 else lambda vectors: weight * prior.log_density(vectors)
 

@@ -4,6 +4,9 @@ The density is a mixture of Gaussians around these configs, which are wider the 
 the uniform density. Its logarithm is added to the score of a proposal, with a weight that falls with the number of
 measurements, as in piBO (Hvarfner et al., arXiv:2204.11051). Once the model expects no more of these configs than of an
 average one, the weight is 0.
+
+Beside known configs, the model of the search also expects results to change along each parameter as fast as in tables
+of trials, until they are contradicted.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces import Float, Integer, Scalar, SearchSpace
+from service.scheduler.policy.searching.curve_model import LENGTH_DEVIATION, KnownLengths
 from service.scheduler.policy.searching.encoding import Array, Encoding
 
 NUM_DESIGN = 6
@@ -29,6 +33,18 @@ LR_SPREAD = (0.08, 0.02)
 distance."""
 OTHER_SPREAD = (0.25, 0.03)
 """Spread of every other number, likewise."""
+LENGTHS_IN_TABLES: dict[str, float] = {
+    "lr": 1.1,
+    "betas[0]": 4.8,
+    "betas[1]": 13.0,
+    "epsilon": 22.0,
+    "momentum": 2.0,
+    "precondition_frequency": 5.3,
+    "schedule.warmup_fraction": 7.1,
+    "weight_decay": 21.0,
+}
+"""Medians of the length scales in decades, by `python -m tests.benchmarks.search.parameter_lengths`: all but that of
+the learning rate are longer than the usual ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +60,29 @@ class KnownConfig:
 class SearchPrior:
     """The density, and the configs to begin with."""
 
-    def __init__(self, known: Sequence[KnownConfig], space: SearchSpace, encoding: Encoding) -> None:
-        """Takes at least one config; the nearest ones first."""
+    def __init__(
+        self,
+        known: Sequence[KnownConfig],
+        space: SearchSpace,
+        encoding: Encoding,
+        *,
+        lengths: Mapping[str, float] = LENGTHS_IN_TABLES,
+    ) -> None:
+        """Takes at least one config, the nearest ones first, and length scales in decades by parameter."""
+        self._lengths = lengths
         self._centres = np.array([encoding.encode(config.parameters) for config in known])
         self._spreads = np.array([_spreads(space, config.distance) for config in known])
         self._is_categorical = encoding.is_categorical
+
+    @property
+    def lengths(self) -> KnownLengths:
+        """The length scales that a model expects beside these configs, with the deviation of one of which nothing is
+        known: with those of the tables, 0.4 to 0.8, searches gain less.
+
+        Without known configs it expects only that of the learning rate: with all of them such a search gains nothing on
+        tables, and loses on tasks whose parameters only share the names.
+        """
+        return {name: (length, LENGTH_DEVIATION) for name, length in self._lengths.items()}
 
     @property
     def starts(self) -> list[Array]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 
-from search_spaces import Float, Scalar, SearchSpace
+from search_spaces import Float, Scalar, SearchSpace, preset
 from service.domain import Direction, TrialState
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.encoding import Encoding
 from service.scheduler.policy.searching.phase_search import New, TrialOutcome
-from service.scheduler.policy.searching.search_prior import UNIFORM, KnownConfig, SearchPrior
+from service.scheduler.policy.searching.search_prior import (
+    LENGTHS_IN_TABLES,
+    UNIFORM,
+    KnownConfig,
+    SearchPrior,
+)
 
 SPACE = SearchSpace(
     "adamw",
@@ -32,14 +37,22 @@ def loss(parameters: Mapping[str, Scalar]) -> float:
     return 1 + float(((encoding.encode(parameters) - encoding.encode(BEST)) ** 2).sum())
 
 
-def searched(num_trials: int, *known: KnownConfig, seed: int = 0) -> list[Mapping[str, Scalar]]:
+def searched(
+    num_trials: int,
+    *known: KnownConfig,
+    seed: int = 0,
+    lengths: Mapping[str, float] = LENGTHS_IN_TABLES,
+    objective: Callable[[Mapping[str, Scalar]], float] = loss,
+) -> list[Mapping[str, Scalar]]:
     """The configs that a search of whole trainings tries."""
-    search = AutoSearch(SPACE, direction=Direction.MINIMIZE, max_steps=10, pauses=False, seed=seed, known=known)
+    search = AutoSearch(
+        SPACE, direction=Direction.MINIMIZE, max_steps=10, pauses=False, seed=seed, known=known, lengths=lengths
+    )
     tried = []
     for number in range(num_trials):
         chosen = search.choose(number, may_start=True)
         assert isinstance(chosen, New)
-        value = loss(chosen.parameters)
+        value = objective(chosen.parameters)
         search.report(number, 10, value)
         search.finish(number, TrialOutcome(TrialState.COMPLETED, None, (value,), ((10, value),)))
         tried.append(chosen.parameters)
@@ -61,11 +74,11 @@ def test_a_good_prior_is_ahead_from_the_first_trials_on(seed: int) -> None:
     assert min(map(loss, known)) < min(map(loss, unknown))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_misleading_prior_is_overridden(seed: int) -> None:
-    found = min(map(loss, searched(16, KnownConfig(BAD, 0.0), seed=seed)))
-    default = loss(SPACE.defaults())
-    assert (found - 1) / (default - 1) < 0.1
+@pytest.mark.parametrize("lengths", [LENGTHS_IN_TABLES, dict.fromkeys(BEST, 20.0)])
+def test_misleading_configs_and_length_scales_are_overridden(lengths: Mapping[str, float]) -> None:
+    searches = [searched(16, KnownConfig(BAD, 0.0), seed=seed, lengths=lengths) for seed in range(12)]
+    lost = [(min(map(loss, tried)) - 1) / (loss(SPACE.defaults()) - 1) for tried in searches]
+    assert np.mean(lost) < 0.1
 
 
 def test_the_density_is_wider_the_farther_the_model_and_bounded_below() -> None:
@@ -85,3 +98,22 @@ def test_evidence_takes_the_weight_away() -> None:
     assert weights == sorted(weights, reverse=True)
     assert weights[-1] > 0
     assert prior.weight(np.array([0.5]), means, num_measured=4) == 0
+
+
+def test_the_length_scales_of_tables_are_those_of_presets_parameters() -> None:
+    names = {parameter.name for one in ("shampoo", "shampoo-sgd") for parameter in preset(one).parameters}
+    assert LENGTHS_IN_TABLES.keys() <= names
+
+
+def test_beside_known_configs_a_search_first_varies_what_is_said_to_matter() -> None:
+    near = KnownConfig({**BEST, "lr": 0.004}, 3.0)
+
+    def by_rate(parameters: Mapping[str, Scalar]) -> float:
+        encoding = Encoding(SPACE)
+        return 1 + 100 * float(encoding.encode(parameters)[0] - encoding.encode(BEST)[0]) ** 2
+
+    def reached(**lengths: float) -> float:
+        tried = (searched(10, near, objective=by_rate, seed=seed, lengths=lengths) for seed in range(12))
+        return float(np.mean([min(map(by_rate, one)) for one in tried]))
+
+    assert reached(lr=1.1, weight_decay=21.0, eps=22.0) < reached(lr=21.0, weight_decay=1.1, eps=1.1)
