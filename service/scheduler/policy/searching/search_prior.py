@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces import Float, Integer, Scalar, SearchSpace
-from service.scheduler.policy.searching.curve_model import LENGTH_DEVIATION, KnownLengths
+from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, LENGTH_DEVIATION, KnownLengths
 from service.scheduler.policy.searching.encoding import Array, Encoding
 
 NUM_DESIGN = 6
@@ -34,7 +34,7 @@ distance."""
 OTHER_SPREAD = (0.25, 0.03)
 """Spread of every other number, likewise."""
 LENGTHS_IN_TABLES: dict[str, float] = {
-    "lr": 1.1,
+    "lr": KNOWN_LENGTHS["lr"][0],
     "betas[0]": 4.8,
     "betas[1]": 13.0,
     "epsilon": 22.0,
