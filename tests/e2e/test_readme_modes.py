@@ -27,8 +27,9 @@ from trainers.ranks.context import process_group_context
 pytestmark = pytest.mark.processes
 
 BLOCK = next(block for block in blocks("trainers/README.md", "sh") if "gpt.json" in block)
-TOLERANCE = 1e-5
-"""Of a loss: sums over ranks run in another order, in float32, and training enlarges that a little."""
+TOLERANCE = 3e-5
+"""Of a loss: sums over ranks run in another order, in float32, and training enlarges that a little: to 1e-5 on some
+processors. A gradient that lacks a rank's share is off by 1e-2."""
 TOLERANCE_OF_BFLOAT16 = 1e-3
 
 
