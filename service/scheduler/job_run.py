@@ -63,6 +63,7 @@ from service.scheduler.tune.journal import RUN_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.open_trials import OpenTrials
 from service.scheduler.tune.run_end import Ending, ExitStatus, JobImpossible, RunEnded
 from service.scheduler.tune.sharing import Sharing
+from service.scheduler.tune.step_timing import with_step_times
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
@@ -213,6 +214,11 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     if this.address is None:
         check_data(plan, this.settings.data_directories)
     nodes = _connected(this, size, code)
+    sharing = _sharing(this, journal, nodes, size)
+    roots = this.settings.data_directories
+    timed = with_step_times(plan, stored.trials, journal, this.watch, size=size, sharing=sharing, data_roots=roots)
+    if timed is not plan:
+        plan, policy = timed, restored_policy(timed, stored, this.watch)
     feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     trials = OpenTrials(
         journal,
@@ -234,8 +240,8 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         retries=retries,
         feasibility=feasibility,
         groups=this.groups,
-        sharing=_sharing(this, journal, nodes, size),
-        data_roots=this.settings.data_directories,
+        sharing=sharing,
+        data_roots=roots,
         output=_output_places(this),
         weights=_weights_places(this, stored) if plan.specification.keep_weights else None,
     )

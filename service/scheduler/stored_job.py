@@ -12,7 +12,7 @@ from service.errors import InvalidInput, NotFound
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.history import history_of
-from service.scheduler.policy.in_examples import InExamples
+from service.scheduler.policy.in_common import InCommon
 from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.retries import Retries, Setbacks
@@ -110,7 +110,7 @@ def is_to_be_judged(trial: Trial) -> bool:
     return not was_launched and not trial.state.is_final
 
 
-def restored_policy(plan: JobPlan, stored: Stored, signals: Signals) -> JobPolicy | InExamples:
+def restored_policy(plan: JobPlan, stored: Stored, signals: Signals) -> JobPolicy | InCommon:
     """The policy of a job that has something left to try.
 
     Raises:

@@ -129,8 +129,10 @@ class Estimate(DescribedModel):
     """Trials of `budget.num_trials` that no side gets, because sides with equal shares get equally many."""
     num_steps: int
     """Steps of a full trial; where batch sizes are searched, of the longest."""
+    equal_seconds: bool = False
+    """True: every trial takes the time of that many steps of the quickest config, and slower ones have fewer."""
     num_examples: int | None = None
-    """Training examples of every full trial, where batch sizes are searched; null: all trials have `num_steps`."""
+    """Training examples of every full trial, where batch sizes are searched; null: they are not."""
     smallest_batch: int | None = None
     """The batch of the trial with `num_steps`, where batch sizes are searched."""
     max_steps: int

@@ -19,6 +19,8 @@ def estimate_lines(estimate: Estimate) -> list[str]:
     length = f"up to {counted(estimate.num_steps, 'step')}"
     if estimate.num_examples is not None:
         length = f"{counted(estimate.num_examples, 'example')} in {length}"
+    if estimate.equal_seconds:
+        length += ", each as long as the quickest config takes for so many"
     lines = [f"{trials} of {length}, {counted(estimate.max_steps, 'step')} in all if none are pruned."]
     if estimate.num_left_over:
         lines.append(left_over_words(estimate.num_left_over))

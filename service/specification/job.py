@@ -15,6 +15,7 @@ from service.specification.external.trials import ExternalTrials
 from service.specification.imported import MAX_IMPORTED, ImportedTrial
 from service.specification.resources import Resources
 from service.specification.training import RequestedTraining, Training
+from service.specification.trial_lengths.step_times import MAX_TIMED, StepTime
 from trainers.config import MAX_COUNT, MAX_SEED
 from trainers.trackers.protocol import TrackerName
 from trainers.workload.user_workload import MAX_REFERENCE_LENGTH, REFERENCE_PATTERN, is_reference
@@ -267,9 +268,13 @@ class JobSpecification(StrictModel):
     none."""
     currency: Annotated[Currency, Field(strict=False)] | None = None
     """The two configs that the verdict compares have spent equally much of this: `steps`, `seconds` of training,
-    `examples` or `tokens`, where the workload counts them. Where one of them ended having spent less, the other one
-    counts with its value there. Null: `examples`, or with `training.num_tokens` `tokens`, where the batch size is
-    searched, as all trials see equally many, else `steps`."""
+    `examples` or `tokens`, where the workload counts them. With `seconds` all trials take equally long: the quickest
+    has the steps of `training`, and others fewer, by the `step_times`. Where one of the two configs ended having spent
+    less, the other one counts with its value there. Null: `examples`, or with `training.num_tokens` `tokens`, where the
+    batch size is searched, as all trials see equally many, else `steps`."""
+    step_times: list[StepTime] = Field(default_factory=list, max_length=MAX_TIMED)
+    """With the currency `seconds`, the time of a step with the configs of which it may depend. Empty: they are measured
+    when the job begins to run, and stand here from then on."""
     confirmation: ConfirmationChoice | Literal["auto"] | None = "auto"
     """`auto`: one of the default size where search and baselines have at least 8 trials each, as a comparison of fewer
     is undecided whatever new seeds say, and none with the pruner `pbt`. Null: each config is trained with one seed,

@@ -1,9 +1,9 @@
-"""The length of a job's trials: steps, or where their batch sizes differ, training examples that all have in common."""
+"""The length of a job's trials: steps, or what all have in common where their steps differ: training examples, or the
+time that their steps take."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,31 +14,12 @@ from service.specification.job import JobSpecification
 from service.specification.tokens import EVERY as EVERY_TOKENS
 from service.specification.tokens import FIELD as NUM_TOKENS
 from service.specification.tokens import IN_EXAMPLES, examples_of_tokens
+from service.specification.trial_lengths.step_times import StepTimes, check_num_timed
+from service.specification.trial_lengths.trial_length import JobLength, TrialLength
 from trainers.workload.description import WorkloadDescription
 
 BATCH_SIZE = "training.batch_size"
 """The parameter's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialLength:
-    """The length of a trial that is to see a number of training examples."""
-
-    num_examples: int
-    batch_size: int
-
-    @property
-    def num_steps(self) -> int:
-        """The whole number, at least 1, of batches that is nearest to its examples."""
-        return max(1, round(self.num_examples / self.batch_size))
-
-    def examples_at(self, step: int) -> int:
-        """The examples seen after so many steps; after the last one all, whatever the rounding."""
-        return self.num_examples if step >= self.num_steps else step * self.batch_size
-
-    def step_at(self, num_examples: int) -> int:
-        """The first step after which so many examples have been seen."""
-        return min(self.num_steps, math.ceil(num_examples / self.batch_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,38 +38,6 @@ class _Examples:
             raise InvalidInput(self.field, f"{self.told} exceeds the trial's {most} examples")
 
 
-@dataclass(frozen=True, slots=True)
-class JobLength:
-    """The steps, the measurements and the batch of a job's trials, with the workload's defaults filled in."""
-
-    num_steps: int
-    """The steps of a trial; where batch sizes differ, of the longest."""
-    batch_size: int
-    """Batch size of a trial whose search space says none."""
-    num_examples: int | None
-    """Examples that every trial sees, where batch sizes differ; None: all trials have `num_steps`."""
-    evaluate_every: int | None
-    """Steps between measurements; None: others are counted."""
-    evaluate_every_examples: int | None
-    smallest_batch: int
-    """The batch of the trial with `num_steps`."""
-
-    @property
-    def whole(self) -> int:
-        """A whole trial, as a policy counts: in examples where trials have those in common, else in steps."""
-        return self.num_examples or self.num_steps
-
-    @property
-    def measured_every(self) -> int | None:
-        """The distance between measurements, in the unit of `whole`; None: those go by epochs or seconds, or are not of
-        that unit."""
-        return self.evaluate_every if self.num_examples is None else self.evaluate_every_examples
-
-    def of_trial(self, batch_size: int) -> TrialLength | None:
-        """The length of a trial with this batch size; None: it has `num_steps`, as all have."""
-        return None if self.num_examples is None else TrialLength(self.num_examples, batch_size)
-
-
 def searches_batch_size(spaces: Mapping[Side, SearchSpace]) -> bool:
     """True if the batch sizes of a job with these spaces may differ."""
     return any(_says_batch_size(space) for space in spaces.values())
@@ -103,11 +52,22 @@ def currency_of(specification: JobSpecification, spaces: Mapping[Side, SearchSpa
     return Currency.EXAMPLES if specification.training.num_tokens is None else Currency.TOKENS
 
 
+def takes_equal_seconds(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> bool:
+    """True if all trials of a job are to take equally long, once the time of their steps is measured: its verdict is by
+    seconds, and nothing else says how trials differ in their steps."""
+    return (
+        currency_of(specification, spaces) is Currency.SECONDS
+        and specification.external is None
+        and specification.pruner.name != "pbt"
+        and not searches_batch_size(spaces)
+    )
+
+
 def compares_whole_trials(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> bool:
     """True if all trials of a job, trained to their ends, have spent equally much of what its verdict goes by."""
     match currency_of(specification, spaces):
         case Currency.SECONDS:
-            return False
+            return bool(specification.step_times)
         case Currency.STEPS:
             return not searches_batch_size(spaces)
         case Currency.EXAMPLES | Currency.TOKENS:
@@ -170,11 +130,12 @@ def job_length(
     if batch_size % parts:
         raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by {told_parts(specification)}")
     examples = _examples(specification, workload, spaces, fields)
+    step_times = _step_times(specification, spaces)
     if searches_batch_size(spaces):
         return _by_examples(specification, workload, spaces, fields, examples, batch_size=batch_size, pruner=pruner)
     if examples is not None:
         _require_a_batch(examples.field, examples, batch_size)
-        num_steps = TrialLength(examples.num, batch_size).num_steps
+        num_steps = TrialLength.of_examples(examples.num, batch_size).num_steps
     else:
         num_steps = training.num_steps or workload.default_num_steps
     every = _examples_between(specification, workload, spaces, fields)
@@ -185,7 +146,29 @@ def job_length(
         raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
     if every is not None:
         every.require_at_most(num_steps * batch_size)
-    return JobLength(num_steps, batch_size, None, evaluate_every, None if every is None else every.num, batch_size)
+    return JobLength(
+        num_steps,
+        batch_size,
+        None,
+        evaluate_every,
+        None if every is None else every.num,
+        batch_size,
+        step_times,
+    )
+
+
+def _step_times(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> StepTimes | None:
+    """The measured times of a job whose trials take equally long; None: they do not, or nothing is measured yet."""
+    if not takes_equal_seconds(specification, spaces):
+        if specification.step_times:
+            raise InvalidInput(
+                "step_times",
+                "have no effect: trials take equally long with currency = 'seconds', unless the batch size is "
+                "searched, the pruner is 'pbt' or others train them",
+            )
+        return None
+    check_num_timed(spaces, field="currency")
+    return StepTimes(spaces, specification.step_times) if specification.step_times else None
 
 
 def parts_of_batch(specification: JobSpecification) -> int:
@@ -283,7 +266,7 @@ def _by_examples(
     every = None if between is None else between.num
     if not training.intervals and between is None:
         every = min(workload.default_evaluate_every * workload.default_batch_size, examples.num)
-    longest = TrialLength(examples.num, smallest).num_steps
+    longest = TrialLength.of_examples(examples.num, smallest).num_steps
     return JobLength(longest, batch_size, examples.num, None, every, smallest)
 
 

@@ -41,6 +41,7 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
         parameter_groups=parameter_groups_of(job),
         spaces=spaces,
         currency=currency_of(job.specification, spaces),
+        takes_equal_seconds=bool(job.specification.step_times),
         head_start=_head_start(job.specification),
         num_ranks=job.specification.resources.workers_per_trial,
     )

@@ -88,11 +88,12 @@ def report_share(session: Session, lease: Lease, share: ShareReport, *, now: dat
             short_of=sorted(share.short_of),
         )
     )
-    waiting_for = None if share.waiting_for is None else storable(share.waiting_for)
-    if job.waiting_for != waiting_for:
-        job.waiting_since = None if waiting_for is None else job.waiting_since or now
-        job.waiting_for = waiting_for
-        record_change_event(session, job, now=now)
+    _set_waiting(session, job, share.waiting_for, now=now)
+
+
+def tell_waiting(session: Session, lease: Lease, waiting_for: str | None, *, now: datetime) -> None:
+    """Stores, for a person, what a running job does before it trains; None: nothing more. Raises: LeaseLost."""
+    _set_waiting(session, lock_leased_job(session, lease), waiting_for, now=now)
 
 
 def store_insights(session: Session, lease: Lease, insights: JobInsights, *, now: datetime) -> None:
@@ -109,6 +110,24 @@ def store_known_configs(session: Session, lease: Lease, specification: JobSpecif
         RunAskedToEnd: a user may have changed the specification since this one was read.
     """
     _job_to_go_on(session, lease).specification = specification
+
+
+def store_step_times(
+    session: Session, lease: Lease, specification: JobSpecification, configs: Mapping[int, TrialConfig]
+) -> None:
+    """Stores the specification of a job with the times of its steps.
+
+    Args:
+        configs: those of its trials that have the number of steps which follows from these, by number.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+        RunAskedToEnd: a user may have changed the specification, or proposed a trial, since these were read.
+    """
+    job = _job_to_go_on(session, lease)
+    job.specification = specification
+    for number, config in configs.items():
+        TrialRepository(session).get(job.id, number).config = config.to_json()
 
 
 def add_trial(
@@ -229,6 +248,14 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
                 trial.detail = storable("; ".join(reported.remarks)[:MAX_REMARKS_LENGTH])
             told.append({"number": trial.number, "step": trial.step, "value": trial.value})
     EventRepository(session).add_all(job.id, "trial.measured", told, now)
+
+
+def _set_waiting(session: Session, job: Job, waiting_for: str | None, *, now: datetime) -> None:
+    told = None if waiting_for is None else storable(waiting_for)
+    if job.waiting_for != told:
+        job.waiting_since = None if told is None else job.waiting_since or now
+        job.waiting_for = told
+        record_change_event(session, job, now=now)
 
 
 def _job_to_go_on(session: Session, lease: Lease) -> Job:

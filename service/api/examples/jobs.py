@@ -189,6 +189,7 @@ JOB_ESTIMATE: dict[str, Any] = {
     "num_left_over": 0,
     "num_steps": 200,
     "num_examples": None,
+    "equal_seconds": False,
     "smallest_batch": None,
     "max_steps": 7200,
     "confirmation_share": 0.4444,

@@ -21,7 +21,7 @@ from service.clock import Clock
 from service.domain import FailureReason, TrialState
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.decisions import Decisions
-from service.scheduler.policy.in_examples import InExamples
+from service.scheduler.policy.in_common import InCommon
 from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Decision, Resume
 from service.scheduler.policy.retries import Retries
@@ -70,7 +70,7 @@ class Serving:
         self,
         plan: JobPlan,
         journal: Journal,
-        policy: JobPolicy | InExamples,
+        policy: JobPolicy | InCommon,
         trials: OpenTrials,
         orders: Orders,
         decisions: Decisions,
@@ -266,13 +266,13 @@ class Serving:
         with_client = (reported_at - held.lease.begun_at).total_seconds()
         so_far = held.lease.begun_seconds + max(0.0, with_client)  # the clocks of two machines
         config = self._trials.config(number)
-        length = self._plan.length.of_trial(config.batch_size)
+        length = self._plan.length.of_stored(num_steps=config.num_steps, batch_size=config.batch_size)
         for measured in report.measurements:
             measurement = measured.to_measurement(seconds=so_far)
             up_to = measurement.step
             self._journal.note(number, measurement)
             self._trials.measured(number, measurement)
-            done = up_to if length is None else length.examples_at(up_to)
+            done = up_to if length is None else length.done_at(up_to)
             self._pace.measured(number, done, optimizer=config.optimizer.name)
             is_last = up_to >= held.num_steps
             told = TrialReport("completed" if is_last else "measured", measurement)

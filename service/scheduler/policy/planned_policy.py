@@ -9,7 +9,7 @@ from functools import partial
 from search_spaces import Scalar
 from service.domain import Direction, Phase, SamplerName, Side
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.in_examples import InExamples
+from service.scheduler.policy.in_common import InCommon
 from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.auto_study import AutoStudySearch
@@ -23,11 +23,12 @@ from service.scheduler.policy.searching.study import SearchStudy
 from service.scheduler.policy.sides import SidePlan
 from service.specification.imported import LEARNING_SAMPLERS
 from service.specification.job import MovedConfig, SamplerReference
-from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
+from service.specification.length import batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
+from service.specification.trial_lengths.trial_length import TrialLength
 
 
-def make_policy(plan: JobPlan) -> JobPolicy | InExamples:
+def make_policy(plan: JobPlan) -> JobPolicy | InCommon:
     """The policy of a job.
 
     Raises:
@@ -49,13 +50,14 @@ def make_policy(plan: JobPlan) -> JobPolicy | InExamples:
         confirmation=_confirmation(plan),
         by_time=plan.specification.budget.limits_time,
     )
-    if plan.length.num_examples is None:
+    if not plan.length.differs:
         return policy
-    return InExamples(policy, partial(_length_of, plan))
+    return InCommon(policy, partial(_length_of, plan))
 
 
 def _length_of(plan: JobPlan, side: Side, parameters: Mapping[str, Scalar]) -> TrialLength:
-    found = plan.length.of_trial(batch_size_of(plan.spaces[side], parameters, default=plan.length.batch_size))
+    batch_size = batch_size_of(plan.spaces[side], parameters, default=plan.length.batch_size)
+    found = plan.length.of_trial(side, parameters, batch_size=batch_size)
     assert found is not None
     return found
 

@@ -123,7 +123,7 @@ class Rank:
         self,
         trial: int,
         config: TrialConfig,
-        checkpoint_directory: str,
+        checkpoint_directory: str | None,
         *,
         data_roots: DataRoots | None = None,
         until_step: int | None,
@@ -133,7 +133,8 @@ class Rank:
     ) -> None:
         """Drops the current trial, if any, and prepares the next; it begins to train with `advance`.
 
-        `checkpoint_directory` is a path or a URI, as `trainers.storage.text_of` gives it; so is `weights_directory`.
+        `checkpoint_directory` is a path or a URI, as `trainers.storage.text_of` gives it, or None for a trial that
+        takes no checkpoints; so is `weights_directory`.
         """
         from trainers.loop import train  # imports torch
         from trainers.ranks.context import RankContext  # imports torch
@@ -150,7 +151,7 @@ class Rank:
             self._rank,
             self._world_size,
             self._device,
-            place_of(checkpoint_directory),
+            None if checkpoint_directory is None else place_of(checkpoint_directory),
             consumer=self._consumer,
             begins_at_step=begins_at_step,
             pause_step=until_step,

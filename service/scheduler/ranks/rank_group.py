@@ -82,7 +82,7 @@ class RankGroup:
     def start(
         self,
         config: TrialConfig,
-        checkpoint_directory: str,
+        checkpoint_directory: str | None,
         *,
         data_roots: DataRoots | None = None,
         until_step: int | None = None,
@@ -93,6 +93,7 @@ class RankGroup:
         """Begins the next trial, which trains ahead of the caller up to `until_step`; the present one is dropped.
 
         Args:
+            checkpoint_directory: None: it takes no checkpoints.
             data_roots: the directories that the trial may read; None: all that its ranks may.
             until_step: the step at which it will be paused; the checkpoint of that step is on disk when it is measured.
             begins_at_step: of a fork, the step of the checkpoint of another trial that the directory must hold.

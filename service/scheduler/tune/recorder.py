@@ -93,9 +93,10 @@ class Recorder(TuneAdapter, tune.Callback):
             identity = None if report.identity is None else stored_identity(self._plan, report.identity)
             self._journal.note(number, report.measurement, identity)
             self._trials.measured(number, report.measurement)
-            length = self._plan.length.of_trial(order.config.batch_size)
-            done = step if length is None else length.examples_at(step)
-            self._pace.measured(number, done, optimizer=order.config.optimizer.name)
+            config = order.config
+            length = self._plan.length.of_stored(num_steps=config.num_steps, batch_size=config.batch_size)
+            done = step if length is None else length.done_at(step)
+            self._pace.measured(number, done, optimizer=config.optimizer.name)
             if report.kind == "measured":
                 # Written before the trial continues and takes the next checkpoint: a run that dies in between would
                 # leave a gap in the curve. The last measurement is written with the trial's end.

@@ -10,11 +10,12 @@ from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, Objective, Phase, PrunerName, Side
 from service.specification.imported import KnownPoint
 from service.specification.job import JobSpecification
-from service.specification.length import JobLength, parts_of_batch, told_parts
+from service.specification.length import parts_of_batch, told_parts
 from service.specification.objectives import summaries_of, target_of
 from service.specification.phases import ConfirmationSizes, confirmation_of
 from service.specification.search.method import SamplerOfJob
 from service.specification.search.population import PopulationPlan
+from service.specification.trial_lengths.trial_length import JobLength
 from trainers.config import MAX_SEED, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription
 
@@ -33,7 +34,7 @@ class JobPlan:
     pruner: Literal["auto"] | PrunerName
     """`auto`: the sampler of that name pauses trials itself."""
     first_judged_at: int
-    """The length after which a pruner first judges a trial: in steps, or in examples where those differ."""
+    """The length after which a pruner first judges a trial, in the unit of `length.whole`."""
     population: PopulationPlan | None
     """The population of the pruner `pbt`; None with any other."""
     spaces: dict[Side, SearchSpace]
@@ -49,7 +50,7 @@ class JobPlan:
 
     @property
     def num_steps(self) -> int:
-        """Steps of a full trial; where trials differ in their batch sizes, of the longest."""
+        """Steps of a full trial; where trials differ in them, of the longest."""
         return self.length.num_steps
 
     @property
@@ -90,16 +91,18 @@ class JobPlan:
         """
         space, requested, length = self.spaces[side], self.specification, self.length
         assignment = space.assign(parameters)
-        training = dataclasses.replace(
-            requested.training.with_assigned(assignment),
-            evaluate_every=length.evaluate_every,
-            evaluate_every_examples=length.evaluate_every_examples,
-            evaluate_every_tokens=None,
-        )
+        training = requested.training.with_assigned(assignment)
         batch_size = training.batch_size or length.batch_size
         if batch_size % parts_of_batch(requested):
             raise InvalidConfig("batch_size", f"{batch_size} is not divisible by {told_parts(requested)}")
-        of_trial = length.of_trial(batch_size)
+        of_trial = length.of_trial(side, parameters, batch_size=batch_size)
+        measurements = length.measurements_of(of_trial, batch_size=batch_size)
+        training = dataclasses.replace(
+            training,
+            evaluate_every=measurements.evaluate_every,
+            evaluate_every_examples=measurements.evaluate_every_examples,
+            evaluate_every_tokens=None,
+        )
         if self.population is not None:
             training = dataclasses.replace(training, checkpoint_every=self.population.interval)
         if seed is not None:

@@ -14,7 +14,7 @@ from service.faults import Faults
 from service.specification.external.trials import EXTERNAL
 from service.specification.imported import known_points
 from service.specification.job import JobSpecification
-from service.specification.length import JobLength, job_length
+from service.specification.length import job_length
 from service.specification.objectives import check_constraint, objectives_of
 from service.specification.phases import allot, allot_sides, check_workload_options, fields_of, pinned_of, spaces_of
 from service.specification.planning import agreement
@@ -24,6 +24,7 @@ from service.specification.search.method import search_method
 from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.tokens import EVERY as EVERY_TOKENS
 from service.specification.tokens import IN_EXAMPLES
+from service.specification.trial_lengths.trial_length import JobLength
 from trainers.config import InvalidConfig
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import is_reference

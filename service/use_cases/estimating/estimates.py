@@ -17,6 +17,7 @@ from service.domain import Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.identity import ModelOfJob
 from service.specification.job import EarlierWinner, JobSpecification
+from service.specification.length import takes_equal_seconds
 from service.specification.phases import num_left_over
 from service.specification.planning import JobPlan
 from service.specification.price import Price
@@ -74,13 +75,17 @@ def estimate_job(
         price: the price of each of its ranks; None: unknown.
     """
     specification = plan.specification
+    equal_seconds = takes_equal_seconds(specification, plan.spaces)
     max_steps = plan.num_steps * sum(plan.allotments.values())
     found = _measured(session, plan, project)
     start_up = _start_up(session, plan, project)
     hours = [allowed_device_hours(specification.budget, price)]
     seconds = [specification.budget.wall_clock_seconds]
     if found is not None:
-        training = plan.num_steps * _seconds_of_a_step_each(plan, found.side_step_seconds)
+        of_sides = found.side_step_seconds
+        if equal_seconds:
+            of_sides = dict.fromkeys(of_sides, min(of_sides.values()))
+        training = plan.num_steps * _seconds_of_a_step_each(plan, of_sides)
         hours.append(device_hours(specification, training))
         overhead = plan.num_trials * (found.measured.trial_overhead_seconds or 0.0)
         at_once = min(specification.resources.parallel_trials or 1, plan.num_trials)
@@ -92,6 +97,7 @@ def estimate_job(
         num_left_over=num_left_over(specification),
         num_steps=plan.num_steps,
         num_examples=plan.length.num_examples,
+        equal_seconds=equal_seconds,
         smallest_batch=None if plan.length.num_examples is None else plan.length.smallest_batch,
         max_steps=max_steps,
         confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,

@@ -16,14 +16,14 @@ from service.use_cases.earlier_winners import without_known_configs
 def submission_of(job: Job) -> dict[str, Any]:
     """The JSON that would submit a job like this one.
 
-    Winners of earlier jobs appear in it as they were found then; configs of models like its own are to be looked up
-    anew, as the new job may be of another model. Trials that users proposed are not part of it, nor are notes, which
-    are about this job.
+    Winners of earlier jobs appear in it as they were found then. Configs of models like its own are to be looked up
+    anew, and the times of its steps measured anew: the new job may be of another model. Trials that users proposed are
+    not part of it, nor are notes, which are about this job.
     """
     specification = without_known_configs(job.specification)
     budget = specification.budget.model_copy(update={"extra_search_trials": 0})
     baselines = [baseline.model_copy(update={"extra_trials": 0}) for baseline in specification.baselines]
-    asked = specification.model_copy(update={"budget": budget, "baselines": baselines})
+    asked = specification.model_copy(update={"budget": budget, "baselines": baselines, "step_times": []})
     named = {"name": job.name, "model": job.model, "tags": job.tags, "priority": job.priority}
     return {**asked.model_dump(mode="json"), **named}
 

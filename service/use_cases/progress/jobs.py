@@ -15,7 +15,14 @@ from service.specification.phases import allot
 from service.store.models import Job
 from service.store.session import Session
 from service.use_cases.budgets import cost_of, device_hours, running_seconds
-from service.use_cases.progress.trials import Finding, JobTrials, PhaseCount, TrialMemory, counts_examples, trials_of
+from service.use_cases.progress.trials import (
+    Finding,
+    JobTrials,
+    PhaseCount,
+    TrialMemory,
+    may_differ_in_steps,
+    trials_of,
+)
 from service.use_cases.waiting import has_lost_worker
 
 
@@ -92,7 +99,7 @@ def _progress(job: Job, trials: JobTrials, *, now: datetime) -> JobProgress:
     if not job.state.is_final:
         num_to_begin = num_trials - sum(count.begun for count in phases.values())
         max_steps += sum(count.unfinished_max_steps for count in phases.values()) + num_to_begin * job.num_steps
-    work, whole = sum(count.work for count in phases.values()), 1 if counts_examples(job) else job.num_steps
+    work, whole = sum(count.work for count in phases.values()), 1 if may_differ_in_steps(job) else job.num_steps
     hours = device_hours(specification, trials.spent_seconds)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},

@@ -170,10 +170,8 @@ def trials_of(
     repository = TrialRepository(session)
     found = {job_id: JobTrials() for job_id in ids}
     num_steps = {job.id: job.num_steps for job in jobs}
-    of_examples = [job.id for job in jobs if counts_examples(job)]
-    lengths = {
-        (own.job_id, own.phase, own.state): own for own in (repository.lengths(of_examples) if of_examples else ())
-    }
+    differing = [job.id for job in jobs if may_differ_in_steps(job)]
+    lengths = {(own.job_id, own.phase, own.state): own for own in (repository.lengths(differing) if differing else ())}
     for summary in summaries_of(session, jobs):
         trials = found[summary.job_id]
         trials.counts[summary.state] += summary.count
@@ -192,10 +190,11 @@ def trials_of(
     return found
 
 
-def counts_examples(job: Job) -> bool:
-    """True if the job's trials have examples in common, and may differ in their steps."""
+def may_differ_in_steps(job: Job) -> bool:
+    """True if the job's trials have examples or time in common, and may differ in their steps."""
     training = job.specification.training
-    return training.num_examples is not None or training.num_tokens is not None
+    counts_examples = training.num_examples is not None or training.num_tokens is not None
+    return counts_examples or bool(job.specification.step_times)
 
 
 def _best(leading: LeadingTrial) -> BestTrial:

@@ -11,12 +11,12 @@ from service.domain import Currency, Phase
 from service.errors import InvalidInput
 from service.specification.length import (
     BATCH_SIZE,
-    JobLength,
-    TrialLength,
     compares_whole_trials,
     currency_of,
+    takes_equal_seconds,
 )
 from service.specification.planning import JobPlan, check_proposal, plan_job
+from service.specification.trial_lengths.trial_length import JobLength, TrialLength
 from tests.support.service.scenarios import specification
 
 LR = {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-2, "scale": "log"}
@@ -39,9 +39,9 @@ def plan(fields: dict[str, Any]) -> JobPlan:
 def test_a_trial_has_the_steps_that_come_nearest_to_its_examples(
     num_examples: int, batch_size: int, num_steps: int
 ) -> None:
-    length = TrialLength(num_examples, batch_size)
+    length = TrialLength.of_examples(num_examples, batch_size)
     assert length.num_steps == num_steps
-    seen = [length.examples_at(step) for step in range(num_steps + 1)]
+    seen = [length.done_at(step) for step in range(num_steps + 1)]
     assert seen == sorted(set(seen))
     assert seen[-1] == num_examples
     assert all(length.step_at(examples) == step for step, examples in enumerate(seen))
@@ -256,3 +256,53 @@ def test_a_verdict_is_of_whole_trials_where_all_of_them_spend_the_same(
     planned = plan(fields)
     assert currency_of(planned.specification, planned.spaces) is currency
     assert compares_whole_trials(planned.specification, planned.spaces) is of_whole_trials
+
+
+STEP_TIMES: list[dict[str, Any]] = [
+    {"side": "search", "parameters": {"precondition_frequency": 1}, "seconds": 0.04},
+    {"side": "search", "parameters": {"precondition_frequency": 50}, "seconds": 0.02},
+    {"side": "adamw", "parameters": {}, "seconds": 0.01},
+]
+
+
+def test_trials_that_take_equally_long_have_steps_by_the_time_of_one() -> None:
+    fields = {"search_space": "shampoo", "training": {"num_steps": 400, "batch_size": 64}, "currency": "seconds"}
+    unmeasured, planned = plan(fields), plan({**fields, "step_times": STEP_TIMES})
+    assert (unmeasured.length.differs, planned.length.differs) == (False, True)
+    assert (planned.num_steps, planned.length.whole, planned.length.measured_every) == (400, 400, 10)
+    expected = [("search", 1, 100), ("search", 2, 134), ("search", 50, 200), ("adamw", None, 400)]
+    for side, period, num_steps in expected:
+        given = {} if period is None else {"precondition_frequency": period}
+        config = planned.trial_config(side, planned.spaces[side].defaults(given))
+        assert config.num_steps == num_steps
+        # All are measured at the same shares of their own lengths.
+        assert (config.evaluate_every, config.evaluate_every_examples) == (None, round(10 * 64 * num_steps / 400))
+        stored = planned.length.of_stored(num_steps=config.num_steps, batch_size=config.batch_size)
+        assert stored is not None
+        assert [stored.done_at(step) for step in (0, num_steps // 2, num_steps)] == [0, 200, 400]
+        assert all(
+            stored.done_at(stored.step_at(done)) >= done > stored.done_at(stored.step_at(done) - 1)
+            for done in (60, 399)
+        )
+
+
+def test_a_verdict_by_measured_seconds_is_of_whole_trials() -> None:
+    for step_times, is_whole in (([], False), (STEP_TIMES, True)):
+        planned = plan({"search_space": "shampoo", "currency": "seconds", "step_times": step_times})
+        assert currency_of(planned.specification, planned.spaces) is Currency.SECONDS
+        assert compares_whole_trials(planned.specification, planned.spaces) is is_whole
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"search_space": "shampoo"},
+        {"search_space": "shampoo", "currency": "seconds", "pruner": {"name": "pbt"}, "sampler": {"name": "random"}},
+        searching(CHOICES, currency="seconds"),
+    ],
+)
+def test_times_of_a_step_count_only_where_they_say_how_long_trials_are(fields: dict[str, Any]) -> None:
+    assert not takes_equal_seconds(plan(fields).specification, plan(fields).spaces)
+    with pytest.raises(InvalidInput, match="have no effect: trials take equally long with currency") as refused:
+        plan({**fields, "step_times": STEP_TIMES})
+    assert refused.value.field == "step_times"

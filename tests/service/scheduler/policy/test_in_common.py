@@ -8,7 +8,7 @@ import pytest
 
 from search_spaces.parameters import Scalar
 from service.domain import Phase, TrialState
-from service.scheduler.policy.in_examples import InExamples
+from service.scheduler.policy.in_common import InCommon
 from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory, Wait
@@ -46,12 +46,12 @@ class Driver:
         self.pauses: dict[int, list[tuple[int, int]]] = {}
         """By trial: the batch size and the step of each of its pauses."""
 
-    def policy(self) -> JobPolicy | InExamples:
+    def policy(self) -> JobPolicy | InCommon:
         policy = make_policy(self.plan)
         policy.restore([TrialHistory(**row) for row in self.rows.values()])
         return policy
 
-    def drive(self, policy: JobPolicy | InExamples, num_asked: int) -> JobPolicy | InExamples:
+    def drive(self, policy: JobPolicy | InCommon, num_asked: int) -> JobPolicy | InCommon:
         for _ in range(num_asked):
             match policy.ask():
                 case GiveUp(number=number):
@@ -71,7 +71,7 @@ class Driver:
                     break
         return policy
 
-    def _train(self, policy: JobPolicy | InExamples, asked: Start | Resume) -> None:
+    def _train(self, policy: JobPolicy | InCommon, asked: Start | Resume) -> None:
         row, parameters = self.rows[asked.number], dict[str, Scalar](asked.parameters)
         config = self.plan.trial_config(asked.side, parameters)
         curve = list(row["curve"])
@@ -95,7 +95,7 @@ class Driver:
                 self._end(policy, asked.number, state)
                 return
 
-    def _end(self, policy: JobPolicy | InExamples, number: int, state: TrialState) -> None:
+    def _end(self, policy: JobPolicy | InCommon, number: int, state: TrialState) -> None:
         self.rows[number]["state"] = state
         policy.tell(number, state, self.rows[number].get("values", ()))
 

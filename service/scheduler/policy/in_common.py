@@ -1,8 +1,8 @@
-"""A job's policy that counts the progress of trials in training examples, for callers that train them in steps.
+"""A job's policy that counts the progress of trials in what all have in common, for callers that train them in steps.
 
-If trials differ in their batch size, the same step is not the same progress. So rungs, pauses and curves are counted in
-examples. All trials have the same number of examples, so a share of them is the same share of every trial's own
-schedule.
+If trials differ in their steps, the same step is not the same progress. So rungs, pauses and curves are counted in what
+all trials have equally much of: training examples where batch sizes differ, or the time that their steps take. A share
+of that is the same share of every trial's own schedule.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from search_spaces import Scalar
 from service.domain import FailureReason, Side, TrialState
 from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory
-from service.specification.length import TrialLength
+from service.specification.trial_lengths.trial_length import TrialLength
 
 LengthOf = Callable[[Side, Mapping[str, Scalar]], TrialLength]
 """The length of a trial of a side with these parameters."""
 
 
-class InExamples:
-    """Implements `service.scheduler.policy.protocol.Policy` on top of a job's policy that counts examples. No trial is
-    a fork."""
+class InCommon:
+    """Implements `service.scheduler.policy.protocol.Policy` on top of a job's policy that counts what trials have in
+    common. No trial is a fork."""
 
     def __init__(self, policy: JobPolicy, length_of: LengthOf) -> None:
         self._policy = policy
@@ -49,7 +49,7 @@ class InExamples:
     def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
         if number not in self._lengths:
             raise ValueError(f"unknown trial {number}")
-        return self._policy.report(number, self._lengths[number].examples_at(step), value, seconds=seconds)
+        return self._policy.report(number, self._lengths[number].done_at(step), value, seconds=seconds)
 
     def tell(
         self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
@@ -60,8 +60,8 @@ class InExamples:
         self._policy.close()
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
-        self._policy.restore([self._in_examples(past) for past in history])
+        self._policy.restore([self._in_common(past) for past in history])
 
-    def _in_examples(self, past: TrialHistory) -> TrialHistory:
+    def _in_common(self, past: TrialHistory) -> TrialHistory:
         length = self._lengths[past.number] = self._length_of(past.side, past.parameters)
-        return dataclasses.replace(past, curve=[(length.examples_at(step), value) for step, value in past.curve])
+        return dataclasses.replace(past, curve=[(length.done_at(step), value) for step, value in past.curve])
