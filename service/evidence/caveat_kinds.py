@@ -36,6 +36,8 @@ class CaveatKind(StrEnum):
     """A trial remarked something of its data."""
     OTHER_CURRENCY = "other_currency"
     """The verdict is by another currency than the one asked for."""
+    UNEQUAL_TIME = "unequal_time"
+    """Trials that were to take equally long did not."""
     FAILED_WITH_A_SEED = "failed_with_a_seed"
     """A config failed when it was trained again."""
     SEEDS_ALIKE = "seeds_alike"

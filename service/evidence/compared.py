@@ -46,6 +46,7 @@ def compare_sides(
     top_k: int,
     spaces: Mapping[Side, SearchSpace],
     currency: Currency,
+    takes_equal_seconds: bool,
 ) -> ComparedSides | None:
     """Chooses the two configs and compares them; None: no search trial completed."""
     metric, direction = objective.metric, objective.direction
@@ -66,7 +67,7 @@ def compare_sides(
     over_seeds = result if result is not None and _compares(result, best, baseline) else None
     has_failed = over_seeds is None and _has_failed(result, best, baseline)
     pairs = [] if baseline is None or has_failed else _pairs(trials, best, baseline, over_seeds)
-    comparisons = compare_at_equal_spending(pairs, metric, direction, currency)
+    comparisons = compare_at_equal_spending(pairs, metric, direction, currency, as_planned=takes_equal_seconds)
     if comparisons and not _is_of_whole_trials(comparisons[0], best, baseline):
         search_interval = None  # it is of the difference of whole trials
         result = None if result is None else dataclasses.replace(result, is_settled=False)

@@ -60,6 +60,7 @@ def recommend(
     parameter_groups: Sequence[ParameterGroup] = (),
     spaces: Mapping[Side, SearchSpace] | None = None,
     currency: Currency = Currency.STEPS,
+    takes_equal_seconds: bool = False,
     head_start: HeadStart | None = None,
     num_ranks: int = 1,
 ) -> RecommendedConfig | None:
@@ -86,6 +87,7 @@ def recommend(
             nothing is said of the luck of the searches, nor of the probability that a config is the best.
         currency: what the verdict's two configs have spent equally much of; tokens, where none are counted, as
             examples.
+        takes_equal_seconds: whether all trials were given the steps that take equally long.
         head_start: what the sides were given to begin with; a caveat says if a baseline had less than the search. None:
             nothing.
         num_ranks: ranks of a trial, each a device that the job took.
@@ -94,7 +96,14 @@ def recommend(
     metric, direction = objectives[0].metric, objectives[0].direction
     choosing, comparing = split_seeds(seeds, top_k=top_k, num_baselines=num_baselines)
     compared = compare_sides(
-        trials, objectives[0], choosing=choosing, comparing=comparing, top_k=top_k, spaces=spaces, currency=currency
+        trials,
+        objectives[0],
+        choosing=choosing,
+        comparing=comparing,
+        top_k=top_k,
+        spaces=spaces,
+        currency=currency,
+        takes_equal_seconds=takes_equal_seconds,
     )
     if compared is None:
         return None
@@ -125,6 +134,7 @@ def recommend(
             *general.of_options(spaces),
             *general.of_data(trials),
             *general.of_currency(currency, comparisons),
+            *(general.of_unequal_time(pairs) if takes_equal_seconds else []),
             *(general.of_confirmation(result, len(comparing)) if seeds else []),
             *([] if front else general.of_no_front(objectives)),
         ],

@@ -11,13 +11,15 @@ from service.domain import Currency, Objective, Phase, Side, TrialState, side_of
 from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.caveats.range_edges import edge_caveats
 from service.evidence.comparison.missed_target import TIMES_TO_TARGET, has_missed
-from service.evidence.finished_trial import FinishedTrial
+from service.evidence.finished_trial import FinishedTrial, Pair
 from service.evidence.in_words.wording import counted, optimizer_title
 from service.evidence.transfers import HeadStart
 from service.evidence.types import MIN_TRIED, ConfirmationResult, CurrencyComparison, Winner
 
 AS_MUCH_TIME = 0.9
 """Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
+EQUAL_TIME_WITHIN = 1.1
+"""Ratio of times up to which trials that were to take equally long did."""
 
 
 def of_one_seed(baseline: Winner | None) -> Caveat:
@@ -202,3 +204,19 @@ def of_currency(asked: Currency, comparisons: Sequence[CurrencyComparison]) -> l
         return []
     told = f"The workload counts no {asked}: the verdict is by {comparisons[0].currency}."
     return [Caveat(CaveatKind.OTHER_CURRENCY, told)]
+
+
+def of_unequal_time(pairs: Sequence[Pair]) -> list[Caveat]:
+    """A caveat where trials that were to take equally long did not."""
+    seconds = [[trial.curve[-1][1] for trial in pair if trial.curve] for pair in pairs]
+    if not seconds or any(len(of_pair) < 2 or min(of_pair) <= 0 for of_pair in seconds):
+        return []
+    ratio = sum(ours for ours, _ in seconds) / sum(theirs for _, theirs in seconds)
+    if max(ratio, 1 / ratio) <= EQUAL_TIME_WITHIN:
+        return []
+    told = (
+        f"The recommended config's trainings took {ratio:.2f} times as long as those of the baseline's best, and were "
+        "to take equally long by the times of a step that were measured first: the machines did other work, or their "
+        "steps became slower."
+    )
+    return [Caveat(CaveatKind.UNEQUAL_TIME, told)]

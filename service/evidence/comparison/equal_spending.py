@@ -32,11 +32,15 @@ class _Meeting:
 
 
 def compare_at_equal_spending(
-    pairs: Sequence[Pair], metric: str, direction: Direction, asked: Currency
+    pairs: Sequence[Pair], metric: str, direction: Direction, asked: Currency, *, as_planned: bool = False
 ) -> list[CurrencyComparison]:
     """The comparison in the currency asked for, and in the two others that stand beside it; empty without pairs.
 
     Tokens take the place of examples where they are asked for, and examples theirs where none were counted.
+
+    Args:
+        as_planned: whether all trials were given steps with which they spend equally much of what is asked for: then
+            their last values are compared, whatever else the machines did meanwhile.
     """
     if not pairs:
         return []
@@ -45,11 +49,14 @@ def compare_at_equal_spending(
         are_counted = all(trial.tokens_per_example is not None for pair in pairs for trial in pair)
         asked = counted = Currency.TOKENS if are_counted else Currency.EXAMPLES
     others = (currency for currency in (Currency.STEPS, Currency.SECONDS, counted) if currency is not asked)
-    return [compare_by(pairs, metric, direction, currency) for currency in (asked, *others)]
+    of_asked = compare_by(pairs, metric, direction, asked, at_ends=as_planned)
+    return [of_asked, *(compare_by(pairs, metric, direction, currency) for currency in others)]
 
 
-def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currency: Currency) -> CurrencyComparison:
-    """The comparison in one currency.
+def compare_by(
+    pairs: Sequence[Pair], metric: str, direction: Direction, currency: Currency, *, at_ends: bool = False
+) -> CurrencyComparison:
+    """The comparison in one currency; `at_ends`: of the last values, whatever was spent.
 
     With two or more pairs the interval of `paired.interval_of` decides (`confirm.verdict_of`); with one pair the two
     values do.
@@ -58,7 +65,7 @@ def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currenc
         One without values, `undecided`, where a trial measured nothing before the other one had ended, or did not count
         the currency; an `undecided` one where neither had reached the target whose time is the objective.
     """
-    met = [_meeting(pair, metric, currency) for pair in pairs]
+    met = [_meeting(pair, metric, currency, at_ends=at_ends) for pair in pairs]
     meetings = [meeting for meeting in met if meeting is not None]
     if not meetings or len(meetings) < len(met):
         return CurrencyComparison(currency, Verdict.UNDECIDED)
@@ -85,7 +92,7 @@ def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currenc
     return dataclasses.replace(found, verdict=verdict, improvement_low=low, improvement_high=high)
 
 
-def _meeting(pair: Pair, metric: str, currency: Currency) -> _Meeting | None:
+def _meeting(pair: Pair, metric: str, currency: Currency, *, at_ends: bool) -> _Meeting | None:
     curves = [_curve(trial, metric, currency) for trial in pair]
     ours, theirs = curves
     if not ours or not theirs:
@@ -95,7 +102,7 @@ def _meeting(pair: Pair, metric: str, currency: Currency) -> _Meeting | None:
     is_counted = currency in (Currency.EXAMPLES, Currency.TOKENS)
     slack = max(_per_step(trial, currency) or 0.0 for trial in pair) if is_counted else 0.0
     spent = min(ends)
-    if abs(ends[0] - ends[1]) <= slack:
+    if at_ends or abs(ends[0] - ends[1]) <= slack:
         return _Meeting(spent, ours[-1][1], theirs[-1][1], _is_open(pair, metric, currency, max(ends)))
     own, other = (_value_at(curve, spent) for curve in curves)
     if own is None or other is None:

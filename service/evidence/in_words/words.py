@@ -203,6 +203,11 @@ def _other_currency(comparison: CurrencyComparison, evidence: Evidence) -> str:
         return f"{where}: the same values and verdict."
     low, high = comparison.improvement_low, comparison.improvement_high
     told = f"{number(comparison.value)} against {number(comparison.baseline_value)} after {spending(comparison)}"
+    assert evidence.baseline is not None
+    ends = (evidence.best, comparison.value), (evidence.baseline, comparison.baseline_value)
+    unended = [winner.optimizer for winner, value in ends if winner.value != value]
+    if len(unended) == 1:
+        told += f", where the training of {optimizer_title(unended[0])} had not ended"
     if comparison.improvement is not None and low is not None and high is not None:
         low, high = told_interval(evidence, (low, high))
         told += f", {signed_share(comparison.improvement)} ({signed_share(low)} to {signed_share(high)})"

@@ -207,7 +207,8 @@ def test_trials_with_other_batches_are_drawn_and_compared_by_examples(address: s
     page = get(f"{address}/jobs/{lease.job_id}").text
     assert re.findall(r'>(\d+)<span class="soft">/(\d+)', page.split("<tbody>")[-1]) == [("20", "20"), ("40", "40")]
     assert "up to 40 steps a trial" in page
-    assert '<p class="sub">At equal steps: by the search, undecided, 0.5000 against 0.4000 after 20 steps.</p>' in page
+    told = "0.5000 against 0.4000 after 20 steps, where the training of Shampoo had not ended"
+    assert f'<p class="sub">At equal steps: by the search, undecided, {told}.</p>' in page
     assert "as many examples" in page
     found = re.search(r'<dt>training.batch_size</dt><dd title="(\d+)">', page)
     assert found is not None, "the recommended batch size stands with the rest of the config"

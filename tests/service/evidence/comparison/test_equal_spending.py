@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from service.domain import Currency, Direction, Objective, Phase, TrialState
+from service.evidence.caveat_kinds import CaveatKind
 from service.evidence.comparison.equal_spending import compare_at_equal_spending, compare_by
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.formats.snippet import python_snippet
@@ -75,6 +76,29 @@ def test_in_equal_time_the_slower_one_counts_with_its_value_when_the_other_one_e
     assert found.spent == 3.0
     assert found.value == pytest.approx(0.6)  # half way between its measurements after 2 s and 4 s
     assert (found.baseline_value, found.verdict) == (0.3, Verdict.WORSE)
+
+
+def test_where_steps_were_given_to_take_equally_long_the_last_values_are_compared() -> None:
+    ours, theirs = trial(1, Phase.SEARCH, [4.0, 2.0], seconds=2.5), trial(2, Phase.BASELINE, [5.0, 4.0, 3.0, 2.5])
+    found = compare_at_equal_spending(pair(ours, theirs), METRIC, MINIMIZE, Currency.SECONDS, as_planned=True)
+    assert [one.currency for one in found] == [Currency.SECONDS, Currency.STEPS, Currency.EXAMPLES]
+    by_time, by_steps, _ = found
+    assert (by_time.value, by_time.baseline_value, by_time.spent) == (2.0, 2.5, 4.0)
+    assert (by_steps.value, by_steps.baseline_value, by_steps.spent) == (2.0, 4.0, 20)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(2.1, None), (2.4, "took 1.20 times as long"), (1.6, "took 0.80 times")])
+def test_trials_that_were_to_take_equally_long_and_did_not_are_told(seconds: float, told: str | None) -> None:
+    trials = [
+        trial(1, Phase.SEARCH, [4.0, 2.0], seconds=seconds),
+        trial(2, Phase.BASELINE, [5.0, 4.0, 3.0, 2.5]),
+    ]
+    objective = Objective(METRIC, MINIMIZE)
+    found = recommend(trials, objectives=[objective], currency=Currency.SECONDS, takes_equal_seconds=True)
+    assert found is not None
+    sentences = [one.sentence for one in found.evidence.caveats if one.kind is CaveatKind.UNEQUAL_TIME]
+    assert len(sentences) == (told is not None)
+    assert all(told is not None and told in sentence for sentence in sentences)
 
 
 def test_a_trial_that_has_measured_nothing_by_then_cannot_be_compared() -> None:
@@ -196,7 +220,11 @@ def test_a_verdict_by_seconds_may_be_another_than_by_steps_and_each_names_its_cu
 def test_the_other_currencies_stand_in_the_evidence_and_the_snippet() -> None:
     made = recommended(Currency.STEPS)
     lines = currency_lines(made.evidence)
-    assert lines[0].startswith("In equal training time: worse, 0.5410 against 0.3070 after 3.0 s of training, -")
+    # Who reads that is told whose learning rate was still high.
+    told = (
+        "In equal training time: worse, 0.5410 against 0.3070 after 3.0 s of training, where the training of Shampoo "
+    )
+    assert lines[0].startswith(f"{told}had not ended, -")
     assert lines[1] == "At equal examples: the same values and verdict."
     assert set(lines) <= set(evidence_lines(made.evidence))
     snippet = python_snippet(made).replace("\n#   ", " ")
