@@ -53,7 +53,7 @@ from service.cli.steering_commands import app as steering_app
 from service.cli.trial_commands import app as trial_app
 from service.cli.webhook_commands import app as webhook_app
 from service.cli.workload_commands import app as workload_app
-from service.domain import JobState
+from service.domain import Currency, JobState
 from service.errors import ServiceError
 from trainers.installation.command import INTERRUPTED
 from trainers.installation.distribution import check_packages_here, version
@@ -261,6 +261,9 @@ def demo(
     ] = "digits-autoencoder",
     trials: Annotated[int, typer.Option(min=2, help="Trials, half of them the baseline's.")] = 20,
     seeds: Annotated[int, typer.Option(min=0, help="New seeds that decide between the best; 0: none do.")] = 8,
+    currency: Annotated[
+        Currency, typer.Option(help="Spent equally by the configs compared; seconds: all trials take equally long.")
+    ] = Currency.STEPS,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the service running until Ctrl-C.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="A new directory for its data.")] = None,
 ) -> None:
@@ -279,6 +282,7 @@ def demo(
         workload=workload,
         num_trials=trials,
         num_seeds=seeds,
+        currency=currency,
         keep=keep,
         directory=data_dir,
         settings=settings,

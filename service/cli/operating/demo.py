@@ -22,7 +22,7 @@ from service.cli import terminal
 from service.cli.asking import say_prose
 from service.cli.reading import watching
 from service.client import ApiError, Client, ServiceUnreachable
-from service.domain import JobState, Phase
+from service.domain import Currency, JobState, Phase
 from service.errors import ServiceError
 from service.evidence.in_words.words import evidence_lines
 from service.server.serve import make_directories
@@ -50,13 +50,13 @@ class DemoFailed(ServiceError):
     """The demo's service did not start."""
 
 
-def demo_job(workload: str, *, num_trials: int, num_seeds: int) -> dict[str, Any]:
+def demo_job(workload: str, *, num_trials: int, num_seeds: int, currency: Currency) -> dict[str, Any]:
     """The job that the demo submits; a confirmation if there are new seeds."""
     top_k = min(NUM_CONFIRMED, num_trials // 2)
     confirmation = {"top_k": top_k, "num_seeds": num_seeds} if num_seeds else None
-    own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "confirmation": confirmation}
+    own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "currency": currency}
     resources = {"workers_per_trial": NUM_RANKS, "cpus_per_worker": min(1.0, usable_cpus() / NUM_RANKS)}
-    return JOB | own | {"resources": resources}
+    return JOB | own | {"confirmation": confirmation, "resources": resources}
 
 
 def run_demo(
@@ -64,6 +64,7 @@ def run_demo(
     workload: str,
     num_trials: int,
     num_seeds: int,
+    currency: Currency,
     keep: bool,
     directory: Path | None,
     settings: Settings,
@@ -74,6 +75,7 @@ def run_demo(
     Args:
         workload: the name of a registered one, or module:Class, found from the current directory.
         num_seeds: new seeds of its confirmation; 0: it has none.
+        currency: of its verdict.
         keep: leaves the service running until Ctrl-C.
         directory: for the service's data; must not hold a database yet. None: a new one.
 
@@ -94,7 +96,8 @@ def run_demo(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
     with running_service(own) as url, Client(url) as client:
         say(f"The service runs; its data are in {own.data_dir}")
-        job: JobRead = client.submit(demo_job(workload, num_trials=num_trials, num_seeds=num_seeds), name="demo")
+        asked = demo_job(workload, num_trials=num_trials, num_seeds=num_seeds, currency=currency)
+        job: JobRead = client.submit(asked, name="demo")
         say(f"Job {job.id} was submitted: {num_trials} trials of {workload}, two ranks each.")
         if num_seeds:
             confirmation = job.progress.phases[Phase.CONFIRMATION]
