@@ -152,6 +152,40 @@ def test_search_and_baselines_begin_with_equally_many_known_configs(database: Da
     assert earlier_winners.without_known_configs(of_random) == specification(**asked)
 
 
+def known_of_first_run(database: Database, job_id: str) -> JobSpecification:
+    """The specification of a job once its first run has looked known configs up."""
+    with database.reading() as session:
+        stored = JobRepository(session).get(job_id).specification
+        model = ModelOfJob("wide", of_width(64))
+        return earlier_winners.with_known_configs(session, plan_job(stored), model, project=DEFAULT_PROJECT)
+
+
+@pytest.mark.parametrize("known_configs", ["auto", "none"])
+def test_a_clone_of_a_job_whose_search_alone_asked_for_nearest_asks_for_it_again(
+    database: Database, known_configs: str
+) -> None:
+    asked: dict[str, Any] = {
+        "pinned": ["nearest", {"lr": 0.004}],
+        "baselines": [{"search_space": "adamw"}],
+        "known_configs": known_configs,
+    }
+    job_id = submit(database, **asked, **WIDE)
+    with database.reading() as session:
+        submitted = JobRepository(session).get(job_id).specification
+    assert num_moved(submitted) == [3, 0]
+    assert earlier_winners.without_known_configs(submitted) == specification(**asked)
+    if known_configs == "auto":
+        begun_with = known_of_first_run(database, job_id)
+        assert (num_moved(begun_with), begun_with.known_configs) == ([3, 0], "found")
+        assert earlier_winners.without_known_configs(begun_with) == specification(**asked)
+
+
+def test_a_config_of_another_model_that_a_user_wrote_stays_in_a_clone() -> None:
+    written = MovedConfig(source="mine", distance=1.0, parameters={"lr": 0.004})
+    wanted = specification(pinned=[written.model_dump(mode="json")], known_configs="none")
+    assert earlier_winners.without_known_configs(wanted) == wanted
+
+
 def test_a_tuned_model_with_long_options_is_named_as_far_as_there_is_room(database: Database) -> None:
     options = {"path": "/books" * 100}
     tuned = finished_job(database, identity=SMALL, workload={"name": "text-lm", "options": options})
