@@ -61,9 +61,8 @@ def with_known_configs(session: Session, plan: JobPlan, of_model: ModelOfJob, *,
     """
     specification, found = plan.specification, list[list[MovedConfig]]()
     for side, pinned in zip(plan.spaces, specification.pinned_of_sides, strict=True):
-        taken = [plan.spaces[side].defaults(), *plan.pinned[side]]
         known = find_nearest(session, plan, of_model, side, project=project)
-        new = [config for config in known if plan.spaces[side].check(dict(config.parameters)) not in taken]
+        new = [config for config in known if plan.spaces[side].check(dict(config.parameters)) not in plan.pinned[side]]
         found.append(new[: MAX_PINNED - len(pinned)])
     fewest = min(map(len, found))
     both = zip(specification.pinned_of_sides, found, strict=True)

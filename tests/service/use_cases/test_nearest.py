@@ -152,6 +152,18 @@ def test_search_and_baselines_begin_with_equally_many_known_configs(database: Da
     assert earlier_winners.without_known_configs(of_random) == specification(**asked)
 
 
+@pytest.mark.parametrize("space", ["spectral", "family"])
+def test_a_known_config_that_equals_defaults_takes_no_place_of_another(database: Database, space: str) -> None:
+    finished_job(database, identity=SMALL, search_space="spectral")
+    same = ModelOfJob(SMALL.fingerprint, SMALL.shape)
+    plan = plan_job(specification(search_space=space, baselines=[], budget={"num_trials": 12}))
+    with database.reading() as session:
+        found = earlier_winners.with_known_configs(session, plan, same, project=DEFAULT_PROJECT)
+    assert num_moved(found) == [3]
+    moved = [entry.parameters for entry in found.pinned if isinstance(entry, MovedConfig)]
+    assert not [one for one in moved if one in plan.spaces[Phase.SEARCH].branch_defaults()]
+
+
 def known_of_first_run(database: Database, job_id: str) -> JobSpecification:
     """The specification of a job once its first run has looked known configs up."""
     with database.reading() as session:
