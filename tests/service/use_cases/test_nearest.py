@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start
 from service.scheduler.stored_job import read_stored
 from service.scheduler.tune.journal import Journal
-from service.scheduler.tune.run_end import RunEnded
+from service.scheduler.tune.run_end import Ending, RunEnded
 from service.settings import Settings
 from service.specification.identity import ModelOfJob, StoredIdentity
 from service.specification.job import MAX_SOURCE_LENGTH, JobSpecification, MovedConfig
@@ -247,6 +248,37 @@ def test_a_jobs_first_run_looks_known_configs_up_and_later_ones_find_them(
     assert "configs of models like this one could not be looked up" in caplog.text
     lease = claimed_job(database, sampler={"name": "random"}, known_configs="nearest")
     assert num_moved(begun(database, lease).specification) == [3, 3]
+
+
+BUILT_FOR_EVER = """
+import time
+from pathlib import Path
+from tests.support.trainers.broken_workloads import Sound
+
+class Slow(Sound):
+    def build_model(self):
+        (Path(__file__).parent / "begun").touch()
+        time.sleep(1e6)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_run_that_is_told_to_end_waits_for_no_known_configs(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "built_for_ever.py").write_text(BUILT_FOR_EVER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    class Cancelled(ToldSignals):
+        def ending(self) -> Ending | None:
+            return Ending.LEASE_LOST if (tmp_path / "begun").exists() else None
+
+    lease = claimed_job(sqlite_database, workload={"name": "built_for_ever:Slow"})
+    stored, journal = read_stored(sqlite_database, lease), Journal(sqlite_database, lease, Cancelled())
+    with pytest.raises(RunEnded, match="lease lost"):
+        with_known_configs(plan_job(stored.job.specification), stored, journal, Settings().data_directories)
+    assert "could not be looked up" not in caplog.text
 
 
 @pytest.mark.processes
