@@ -14,7 +14,7 @@ from service.scheduler.cluster.gpu_memory import largest_gpu_bytes
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.stored_job import Stored
 from service.scheduler.tune.journal import Journal
-from service.scheduler.tune.run_end import JobImpossible
+from service.scheduler.tune.run_end import JobImpossible, RunEnded
 from service.specification.phases import pinned_of
 from service.specification.planning import JobPlan, check_population_is_measured
 from service.use_cases import earlier_winners, run
@@ -65,7 +65,7 @@ def with_known_configs(plan: JobPlan, stored: Stored, journal: Journal, roots: D
         roots: the directories that the workload may read.
 
     Raises:
-        RunEnded: the job is no longer this run's, or a user has changed it meanwhile.
+        RunEnded: the job is no longer this run's, a user has changed it meanwhile, or the run was told to end.
     """
     specification = plan.specification
     wanted = specification.known_configs
@@ -73,8 +73,12 @@ def with_known_configs(plan: JobPlan, stored: Stored, journal: Journal, roots: D
     if has_begun or not (wanted == "nearest" or (wanted == "auto" and plan.sampler == "auto")):
         return plan
     try:
-        of_model = model_of(plan, data_roots=roots, timeout_seconds=PREDICTION_SECONDS)
+        of_model = model_of(
+            plan, data_roots=roots, timeout_seconds=PREDICTION_SECONDS, may_wait=lambda: journal.ending() is None
+        )
     except (InvalidConfig, OSError) as error:
+        if (ending := journal.ending()) is not None:
+            raise RunEnded(ending) from error
         logger.warning("configs of models like this one could not be looked up: %s", error)
         return plan
     specification = journal.read(

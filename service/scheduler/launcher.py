@@ -11,7 +11,8 @@ A forked run is like one that the worker starts: it is in a session of its own, 
 the streams that the worker gives it. `/proc` shows the launcher's variables for it, which hold no secrets of a run.
 
 `Launcher` is the worker's side, and imports neither torch nor Ray; `python -m service.scheduler.launcher` is the other
-side. If processes cannot be forked, or the launcher has died, runs start as new interpreters.
+side. A launcher that has died starts again for the next run. If processes cannot be forked, or launchers die again and
+again, runs start as new interpreters.
 """
 
 from __future__ import annotations
@@ -52,6 +53,13 @@ WITH_RANKS = "ranks"
 """An argument of a launcher whose runs have templates."""
 START_SECONDS = 60.0
 """Seconds that the launcher may take to be ready: on a quiet machine it imports for five."""
+ENDING_SECONDS = 1.0
+"""Time for a launcher that does not answer to end by itself, with a status that says why, before it is killed."""
+MAX_FAILED = 3
+"""Runs in a row that may find no launcher, by judgement; after that it is not started again: one that fails at its
+imports costs each run their time."""
+CANNOT_FORK = 0
+"""The exit status of a launcher that must not be forked, nor would another one."""
 NUMBER_BYTES = 8
 """Bytes of an integer in the protocol between a worker and its launcher: room for any exit status or process id."""
 TITLE_BYTES = 300
@@ -94,6 +102,7 @@ class Launcher:
             # The launchers of a killed worker are found by this variable; the directory does not exist.
             DIRECTORY_VARIABLE: str(Path(tempfile.gettempdir()) / f"shampoo-{os.getpid()}-launcher"),
         }
+        self._num_failed = 0
         self._start()
 
     def _start(self) -> None:
@@ -149,16 +158,23 @@ class Launcher:
 
         Returns: its process; None: the launcher is not available.
         """
-        if (status := self._process.poll()) is not None and status < 0:  # it was killed
+        status = self._process.poll()
+        if status is not None and status != CANNOT_FORK and self._num_failed < MAX_FAILED:
+            logger.warning("the launcher of runs has ended with status %d and starts again", status)
             self._connection.close()
             self._start()
         try:
             send_request(self._connection, [module, *arguments], environment, (stdin, output, output))
-            return _LaunchedRun(self._connection)
+            run = _LaunchedRun(self._connection)
         except (OSError, EOFError) as error:
             logger.warning("a run starts by itself: its launcher does not answer (%s)", error or type(error).__name__)
+            self._num_failed += 1
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(ENDING_SECONDS)
             self._process.kill()
             return None
+        self._num_failed = 0
+        return run
 
 
 class _LaunchedRun:

@@ -1,5 +1,5 @@
-"""Removal of the remains of jobs that were deleted, or that ended without a run, and of most of the history of jobs
-that ended long ago.
+"""Removal of the remains of jobs that were deleted, or that ended without a run, of most of the history of jobs that
+ended long ago, and of workers that are gone.
 
 Two threads of a worker do it, a little at a time. For a deleted job the files are removed first, then its rows; if a
 worker is killed in the middle, any worker removes the rest at its next check. A job's log is on the machines of its
@@ -24,6 +24,7 @@ from service.use_cases.keeping.checkpoints import KEPT, trials_that_go_on
 from service.use_cases.keeping.code import has_unused_code, remove_unused_code
 from service.use_cases.keeping.deletion import next_to_remove, remove_some
 from service.use_cases.keeping.retention import next_to_thin, thin
+from service.use_cases.leases import has_gone_workers, remove_gone_workers
 from trainers.storage import Place, StoreFailed
 
 LOOK_SECONDS = 10.0
@@ -79,13 +80,17 @@ def remove_next(database: Database, settings: Settings, *, gone: threading.Event
 
 
 def remove_unused(database: Database, *, clock: Clock = utc_now) -> None:
-    """Removes code that no job names any more."""
+    """Removes code that no job names any more, and workers that have been gone for long."""
     with database.reading() as session:
-        is_there = has_unused_code(session, now=clock())
-    if is_there:
+        has_code, has_workers = has_unused_code(session, now=clock()), has_gone_workers(session, now=clock())
+    if has_code:
         with database.writing() as session:
             num_removed = remove_unused_code(session, now=clock())
         logger.info("removed code that no job names: %d", num_removed)
+    if has_workers:
+        with database.writing() as session:
+            num_removed = remove_gone_workers(session, now=clock())
+        logger.info("removed workers that have been gone for long: %d", num_removed)
 
 
 def remove_logs_of_deleted_jobs(database: Database, settings: Settings) -> None:

@@ -62,6 +62,8 @@ class MovedConfig(StrictModel):
     """The values of the config by name, as they are here."""
     clipped: list[str] = Field(default_factory=list, max_length=MAX_PARAMETERS)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
+    of_one_side: bool = False
+    """True if `nearest` in `pinned` asked for it, for this side alone. A clone asks for it again."""
 
 
 PinnedEntry: TypeAlias = Literal["algoperf", "winners", "nearest"] | EarlierWinner | MovedConfig | dict[str, JsonValue]

@@ -122,6 +122,27 @@ def pinned_of(
     return found
 
 
+def known_configs_tried(specification: JobSpecification, space: SearchSpace) -> list[MovedConfig]:
+    """The known configs of the search that its budget suffices for, after the defaults and what is pinned before them.
+    Trials that users propose come on top.
+
+    Args:
+        space: the search's, as its trials have it.
+
+    Raises:
+        InvalidInput: as `allot` and `pinned_of`.
+    """
+    num_own = _allot_budget(specification)[0]
+    beginning, tried = space.branch_defaults(), list[MovedConfig]()
+    for index, entry in enumerate(specification.pinned):
+        for values in _assignments(f"pinned[{index}]", entry, space):
+            if values not in beginning:
+                beginning.append(values)
+            if isinstance(entry, MovedConfig) and beginning.index(values) < num_own:
+                tried.append(entry)
+    return tried
+
+
 def allot(specification: JobSpecification) -> dict[Phase, int]:
     """The number of trials of each phase; the confirmation has fewer if fewer configs complete than it is to confirm.
 

@@ -32,7 +32,8 @@ class KnownOfSpace:
 
 def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target: Situation) -> list[KnownOfSpace]:
     """Known configs of a space, the nearest first and of one model the best: up to `MAX_KNOWN` different configs of
-    its optimizer and members of the family, of near models alone (`ranking.is_near`), none of them refuted."""
+    its optimizer and members of the family, of near models alone (`ranking.is_near`), none of them refuted or what a
+    search tries anyway: the defaults of one of the space's branches."""
     searched = {parameter.name for parameter in space.parameters}
     found: list[tuple[float, float, KnownOfSpace]] = []
     for candidate in candidates:
@@ -48,8 +49,9 @@ def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target
             known = KnownOfSpace(*fitted, apart.total, candidate.source)
             found.append((counted_octaves(candidate, apart), candidate.source.badness, known))
     found.sort(key=lambda entry: entry[:2])
-    different: list[KnownOfSpace] = []
+    different, tried = list[KnownOfSpace](), space.branch_defaults()
     for *_, known in found:
-        if all(known.parameters != other.parameters for other in different):
+        if known.parameters not in tried:
             different.append(known)
+            tried.append(known.parameters)
     return different[:MAX_KNOWN]

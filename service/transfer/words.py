@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from service.evidence.in_words.wording import counted, joined
 from service.evidence.types import EvidenceStatus
-from service.transfer.candidates import SourceKind, TransferCandidate
+from service.transfer.candidates import SourceKind, TransferCandidate, member_of
 from service.transfer.pooled import NotPooled, shares_in_words
 from service.transfer.ranking import CONFIDENCE, Transferred
+from service.transfer.situation import FamilyMember
 
 TABLE = "the table that comes with shampoo-tuner (small models, few trials each)"
 POINTS = "the points of AlgoPerf's winning Shampoo submission"
@@ -41,6 +42,8 @@ class UntunedAnswer:
     """Tuned models that are near enough to say something."""
     not_pooled: NotPooled | None = None
     """The reason why tuned models did not answer together; None: they did, or were not asked."""
+    member: FamilyMember | None = None
+    """The member of Shampoo's family that was asked for: tuned models of others had no say. None: any."""
 
     @property
     def rests_on_store(self) -> bool:
@@ -60,20 +63,35 @@ class UntunedAnswer:
     def _rests_on(self) -> str:
         if not self.num_stored:
             return f"No tuned model with a known shape is stored here: this rests on {joined(self._built_in)}."
-        models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"
         if not self.rests_on_store:
             return f"{self._why_not_stored}: this rests on {joined(self._built_in)}."
-        beside = "it" if self.num_stored == 1 else "them"
-        return f"This rests on {models} of this service, and beside {beside} on {joined(self._built_in)}."
+        num_heard = len(self._heard)
+        beside = "it" if num_heard == 1 else "them"
+        return (
+            f"This rests on {counted(num_heard, 'tuned model')} of this service, and beside {beside} on "
+            f"{joined(self._built_in)}."
+        )
+
+    @property
+    def _heard(self) -> set[str]:
+        """The tuned models of the store that the configs are from, each alone or with others, by job."""
+        sources = [found.origin.source for found in self.configs if found.origin.source.kind is SourceKind.STORE]
+        alone = {source.job_id or source.name for source in sources if not source.shares}
+        return alone | {share.job_id for source in sources for share in source.shares if share.job_id is not None}
 
     @property
     def _why_not_stored(self) -> str:
         if not self.near:
             which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
             return f"{which} tuned here lies too far from this model to say anything"
-        is_one = len(self.near) == 1
-        tuned = f"{counted(len(self.near), 'model')} near this one {'was' if is_one else 'were'} tuned here"
-        if all(candidate.source.status is EvidenceStatus.REFUTED for candidate in self.near):
+        of_member = [one for one in self.near if self.member is None or member_of(one.config) == self.member]
+        near = of_member or self.near
+        is_one = len(near) == 1
+        tuned = f"{counted(len(near), 'model')} near this one {'was' if is_one else 'were'} tuned here"
+        if not of_member:
+            return f"{tuned}, but {'its config is not' if is_one else 'none of their configs is'} of {self.member!r}"
+        tuned += "" if self.member is None else f" with {self.member!r}"
+        if all(candidate.source.status is EvidenceStatus.REFUTED for candidate in near):
             return f"{tuned}, but new seeds refuted {'its config' if is_one else 'their configs'}"
         return f"{tuned}, but these configs come first"
 

@@ -61,9 +61,8 @@ def with_known_configs(session: Session, plan: JobPlan, of_model: ModelOfJob, *,
     """
     specification, found = plan.specification, list[list[MovedConfig]]()
     for side, pinned in zip(plan.spaces, specification.pinned_of_sides, strict=True):
-        taken = [plan.spaces[side].defaults(), *plan.pinned[side]]
         known = find_nearest(session, plan, of_model, side, project=project)
-        new = [config for config in known if plan.spaces[side].check(dict(config.parameters)) not in taken]
+        new = [config for config in known if plan.spaces[side].check(dict(config.parameters)) not in plan.pinned[side]]
         found.append(new[: MAX_PINNED - len(pinned)])
     fewest = min(map(len, found))
     both = zip(specification.pinned_of_sides, found, strict=True)
@@ -71,15 +70,13 @@ def with_known_configs(session: Session, plan: JobPlan, of_model: ModelOfJob, *,
 
 
 def without_known_configs(specification: JobSpecification) -> JobSpecification:
-    """The specification of a job before configs of models like its own were found: they are to be looked up anew, with
-    the sampler `auto` only as long as it is that."""
-    if specification.known_configs != "found":
-        return specification
-    own: list[Pinned] = [
-        [entry for entry in pinned if not isinstance(entry, MovedConfig)] for pinned in specification.pinned_of_sides
-    ]
-    asked: KnownConfigs = "auto" if search_method(specification)[0] == "auto" else "nearest"
-    return _with_pinned(specification, own, known_configs=asked)
+    """The specification of a job before configs of models like its own were found: they are to be looked up anew, for
+    one side where `nearest` asked for them, and for all with the sampler `auto` only as long as it is that."""
+    asked, are_found = specification.known_configs, specification.known_configs == "found"
+    if are_found:
+        asked = "auto" if search_method(specification)[0] == "auto" else "nearest"
+    of_sides = (_as_asked(pinned, known_are_found=are_found) for pinned in specification.pinned_of_sides)
+    return _with_pinned(specification, of_sides, known_configs=asked)
 
 
 def find_winners(
@@ -182,6 +179,19 @@ def _with_pinned(
     )
 
 
+def _as_asked(pinned: Pinned, *, known_are_found: bool) -> Pinned:
+    """The entries of a side before configs of models like the job's were found."""
+    asked: Pinned = []
+    for entry in pinned:
+        if not isinstance(entry, MovedConfig):
+            asked.append(entry)
+        elif entry.of_one_side:
+            asked += [] if "nearest" in asked else ["nearest"]
+        elif not known_are_found:
+            asked.append(entry)
+    return asked
+
+
 def _resolved(
     session: Session, plan: JobPlan, of_model: ModelOfJob | None, side: Side, pinned: Pinned, project: str
 ) -> Pinned:
@@ -196,7 +206,10 @@ def _resolved(
         found = (
             find_winners(session, plan, of_model.fingerprint, side, project=project)
             if entry == "winners"
-            else find_nearest(session, plan, of_model, side, project=project)
+            else (
+                config.model_copy(update={"of_one_side": True})
+                for config in find_nearest(session, plan, of_model, side, project=project)
+            )
         )
         for config in found:
             if room > 0 and config.parameters not in seen:

@@ -45,6 +45,8 @@ EXTERNAL_JOBS_AT_ONCE = 8
 other workers, or for the end of one. Each is a process of some 150 MB."""
 BEATS_PER_LEASE = 4
 """Renewals of a lease in the time after which it would expire."""
+GONE_WORKERS_KEPT = timedelta(days=7)
+"""Time for which a worker that is not heard of is kept, by judgement: its machine may only sleep."""
 CRASH_BACKOFF_SECONDS = 2.0
 """Wait after the second crash in a row; it doubles with each further one. After a single crash there is no wait."""
 
@@ -92,6 +94,16 @@ def end_killed_worker(session: Session, *, host: str, pid: int, since: datetime,
         since: when the process was started: an earlier one may have had the same pid.
     """
     WorkerRepository(session).end_process(host, pid, since=since, now=now)
+
+
+def has_gone_workers(session: Session, *, now: datetime) -> bool:
+    """True if `remove_gone_workers` would remove any; it locks nothing."""
+    return WorkerRepository(session).has_gone(now - GONE_WORKERS_KEPT)
+
+
+def remove_gone_workers(session: Session, *, now: datetime) -> int:
+    """Removes workers that have not been heard of for long and hold no job; returns how many were removed."""
+    return WorkerRepository(session).delete_gone(now - GONE_WORKERS_KEPT)
 
 
 def claim_job(

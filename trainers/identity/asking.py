@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from trainers.config import Json, TrialConfig
@@ -13,17 +13,23 @@ from trainers.workloads.describe import TIMEOUT_SECONDS, told_by_process
 
 
 def ask_model(
-    config: TrialConfig, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+    config: TrialConfig,
+    *,
+    data_roots: DataRoots | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    may_wait: Callable[[], bool] = lambda: True,
 ) -> ToldModel:
     """The model that a trial would train (`trainers.identity`), which is built without weights.
 
     Args:
         data_roots: the directories that the workload may read; None: all that this process may.
+        may_wait: as for `told_by_process`.
 
     Raises:
         InvalidConfig: it cannot be built here; the message says why.
         DescriptionTooSlow: not in this time.
         DescriptionKilled: its process was killed.
+        DescriptionUnwanted: it may not be waited for any more.
     """
     return told_by_process(
         [json.dumps(config.to_json()), *([] if data_roots is None else [json.dumps(asdict(data_roots))])],
@@ -31,6 +37,7 @@ def ask_model(
         what=f"{config.workload}: to build its model",
         timeout_seconds=timeout_seconds,
         module="trainers.identity",
+        may_wait=may_wait,
     )
 
 

@@ -16,14 +16,15 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
 from trainers.config import InvalidConfig, Json
-from trainers.processes.starting import Streams, start
+from trainers.processes.starting import Started, Streams, start
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import explain, printable
 from trainers.workloads.messages import Refused, Tellable, answer, answer_from_line
@@ -34,6 +35,8 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 120.0
 """Time for a workload's module to be imported. torch alone takes seconds, on a busy machine half a minute."""
 
+_WAIT_SECONDS = 0.2
+"""Time between two questions whether to wait on for an answer."""
 _MAX_ANSWER_BYTES = 10_000_000
 """Far above any description: more is no answer, but a module that prints without end."""
 _SHOWN_OF_OUTPUT = 300
@@ -68,6 +71,10 @@ class DescriptionKilled(InvalidConfig):
 
 class DescriptionTooSlow(InvalidConfig):
     """The process did not answer in time: on a machine that is less busy it may."""
+
+
+class DescriptionUnwanted(InvalidConfig):
+    """Nobody wants the answer any more."""
 
 
 def ask(
@@ -115,6 +122,7 @@ def told_by_process(
     timeout_seconds: float = TIMEOUT_SECONDS,
     module: str = "trainers.workloads.describe",
     given: bytes = b"",
+    may_wait: Callable[[], bool] = lambda: True,
 ) -> T:
     """The answer that `python -m module` tells by `trainers.workloads.messages`, started where this process runs and
     imports from.
@@ -125,11 +133,13 @@ def told_by_process(
         what: the process does, for the message of an error.
         field: the field of the error where the process refuses to tell and names none.
         given: what the module finds at its standard input: arguments are no place for much.
+        may_wait: asked again and again; False ends the process.
 
     Raises:
         InvalidConfig: it refuses, or tells nothing; then of field `workload`, whatever is asked.
         DescriptionTooSlow: it does not answer in this time.
         DescriptionKilled: it was killed.
+        DescriptionUnwanted: it may not be waited for any more.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as noise:
         with tempfile.TemporaryFile() as source:
@@ -138,7 +148,7 @@ def told_by_process(
             streams = Streams(source.fileno(), output.fileno(), noise.fileno())
             process = start(module, arguments, streams, environment=environment_of_children())
         try:
-            status = process.wait(timeout_seconds)
+            status = _status_of(process, timeout_seconds, may_wait, what)
         except TimeoutError as expired:
             raise DescriptionTooSlow("workload", f"{what} takes more than {timeout_seconds:g} s") from expired
         finally:
@@ -154,6 +164,22 @@ def told_by_process(
     if isinstance(told, Refused):
         raise InvalidConfig(told.field or field, told.reason)
     return told
+
+
+def _status_of(process: Started, timeout_seconds: float, may_wait: Callable[[], bool], what: str) -> int:
+    """The exit status of a process once it has ended.
+
+    Raises:
+        TimeoutError: it has not ended in this time.
+        DescriptionUnwanted: it may not be waited for any more.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while (left := deadline - time.monotonic()) > _WAIT_SECONDS:
+        with suppress(TimeoutError):
+            return process.wait(_WAIT_SECONDS)
+        if not may_wait():
+            raise DescriptionUnwanted("workload", f"{what} is not wanted any more")
+    return process.wait(max(left, 0.0))
 
 
 def _end_of(noise: IO[bytes]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from service.api.problems.documents import (
     MEDIA_TYPE,
+    RETRY_AFTER,
     busy,
     documented,
     headers_too_slow,
@@ -19,6 +20,7 @@ from service.api.problems.situations import problem_of
 
 __all__ = [
     "MEDIA_TYPE",
+    "RETRY_AFTER",
     "BodyTooLarge",
     "BodyTooSlow",
     "InvalidClone",

@@ -16,6 +16,10 @@ from service.api.schemas.common import NOT_DONE_YET, TYPE_PREFIX, FieldError, Pr
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 """Time after which to ask again a service that is busy or away, by judgement."""
+RETRY_AFTER = {"Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}}
+"""The header of answers that ask for the same request later, as it is described."""
+LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""The statuses of problems that have it."""
 MAX_ERRORS = 20
 """Faults of one request that are told, at most, by judgement: the first ones explain the rest."""
 MAX_CHARACTERS = 2000
@@ -96,6 +100,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "model": Problem,
             "description": phrase,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, **shown}},
+            **({"headers": RETRY_AFTER} if status in LATER else {}),
         }
     return responses
 

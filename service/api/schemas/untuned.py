@@ -291,7 +291,7 @@ class UntunedAnswerRead(ReadModel):
 
     basis: Literal["store", "built_in"]
     """`store`: tuned models of this service are among the sources; `built_in`: there are none, or all are too far from
-    the model."""
+    the model or of other members of the family than the one that was asked for."""
     says: str
     """The grounds of the answer, for people."""
     items: list[UntunedConfigRead]

@@ -32,7 +32,6 @@ from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import currency_lines
 from service.evidence.recommended import weights_links
 from service.specification.estimate_lines import left_over_words
-from service.specification.job import MovedConfig
 from service.specification.phases import num_left_over, spaces_of
 from service.store.models import Job
 from service.store.repositories import (
@@ -155,7 +154,7 @@ def job_page(
         "weights": weights_links(job.id, recommendation) if recommendation else {},
         "snippet": python_snippet(recommendation) if recommendation else None,
         "imported": specification.imported,
-        "moved_configs": [entry for entry in specification.pinned if isinstance(entry, MovedConfig)],
+        "known_configs": view.known_configs_of(specification, job.num_steps),
         "specification": specification_text[:LONGEST],
         "num_left_out": max(0, len(specification_text) - LONGEST),
     }

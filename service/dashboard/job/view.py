@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from service.domain import Direction, JobState, Phase, TrialState
+from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
 from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.health.cards import HealthKind
@@ -15,6 +16,7 @@ from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import (
     DASH,
     cost_words,
+    counted,
     device_time_parts,
     duration,
     number,
@@ -24,6 +26,8 @@ from service.evidence.in_words.wording import (
 from service.evidence.in_words.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.evidence.recommended import PasteableConfig
 from service.evidence.types import Evidence
+from service.specification.job import JobSpecification, MovedConfig
+from service.specification.phases import known_configs_tried, spaces_of
 from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
 from service.use_cases.progress import JobProgress
 
@@ -67,6 +71,38 @@ class AdvicePlace:
     name: str
     """The words of the button or the heading there."""
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConfigsOfSearch:
+    """The configs of other models that a search begins with, in words."""
+
+    told: str
+    """The number that it tries: `begins with 2 of 3 known configs`."""
+    explained: str
+    """The models that they were tuned for, and why not all are tried."""
+
+
+def known_configs_of(specification: JobSpecification, num_steps: int) -> KnownConfigsOfSearch | None:
+    """The words about a search's known configs; None: it was given none.
+
+    Args:
+        num_steps: steps of a trial.
+    """
+    given = [entry for entry in specification.pinned if isinstance(entry, MovedConfig)]
+    if not given:
+        return None
+    try:
+        space = spaces_of(specification, num_steps=num_steps)[Phase.SEARCH]
+        num_tried = len(known_configs_tried(specification, space))
+    except InvalidInput:
+        num_tried = len(given)  # an older version ran it, in whose space they lay
+    told = f"begins with {counted(len(given), 'known config')}"
+    explained = f"Tuned for {'; '.join(entry.source for entry in given)}, and moved to this model."
+    if num_tried < len(given):
+        told = f"begins with {num_tried or 'none'} of {counted(len(given), 'known config')}"
+        explained += " The budget of the search is too small for all of them."
+    return KnownConfigsOfSearch(told, explained)
 
 
 def state_in_title(state: JobState, progress: JobProgress) -> str:

@@ -105,7 +105,7 @@ def _baseline_undertuned(job: SearchedJob) -> HealthCard | None:
             told.append(f"no trial of {whose} completed")
         elif best.num_tried < MIN_TRIED:
             some = counted(best.num_tried, "trial")
-            told.append(f"{whose} had {some} that did not fail, and with so few a good config is luck")
+            told.append(f"{whose} had {some} that did not fail, and so few hardly tune it")
         elif best.num_tried <= AS_MUCH_TIME * num_search and seconds <= AS_MUCH_TIME * search_seconds:
             told.append(
                 f"{whose} had {best.num_tried} trials in {duration(seconds)} of training, the search {num_search} in "

@@ -82,5 +82,9 @@ class Journal:
         """The result of `use` in a reading session."""
         return with_retries(self._database.reading, use, give_up_seconds=RUN_OUTAGE_SECONDS, may_wait=self._may_wait)
 
+    def ending(self) -> Ending | None:
+        """The cause for which the run ends early, if there is any."""
+        return self._signals.ending()
+
     def _may_wait(self) -> bool:
-        return self._signals.ending() is None
+        return self.ending() is None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -91,6 +91,13 @@ def is_alive_since(moment: datetime) -> ColumnElement[bool]:
     return and_(Worker.heartbeat_at >= moment, Worker.ended_at.is_(None))
 
 
+def _is_gone_since(moment: datetime) -> tuple[ColumnElement[bool], ...]:
+    """True of a worker that was last heard of before `moment`, and after which others were, and that holds no job."""
+    last_heard_of = select(func.max(Worker.heartbeat_at)).scalar_subquery()
+    holds_a_job = exists().where(Job.lease_worker_id == Worker.id)
+    return Worker.heartbeat_at < moment, Worker.heartbeat_at < last_heard_of, ~holds_a_job
+
+
 class WorkerRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -110,6 +117,16 @@ class WorkerRepository:
         of stays."""
         is_it = and_(Worker.host == host, Worker.pid == pid, Worker.started_at >= since, Worker.ended_at.is_(None))
         self._session.execute(update(Worker).where(is_it).values(ended_at=now))
+
+    def has_gone(self, before: datetime) -> bool:
+        """True if `delete_gone` would delete any; it locks nothing."""
+        return bool(self._session.scalar(select(exists().where(*_is_gone_since(before)))))
+
+    def delete_gone(self, before: datetime) -> int:
+        """Deletes workers that were last heard of before a moment and hold no job, but for the one that was heard of
+        last of all; how many there were."""
+        statement = delete(Worker).where(*_is_gone_since(before)).returning(Worker.id)
+        return len(self._session.scalars(statement).all())
 
     def allows_code(self, worker_id: str) -> bool:
         """True if the worker takes jobs that name code of users."""

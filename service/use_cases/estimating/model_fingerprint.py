@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 from service.domain import Phase
 from service.errors import InvalidInput, WorkloadNotDescribed
@@ -58,18 +59,24 @@ def model_for_winners(plan: JobPlan, *, data_roots: DataRoots | None = None) -> 
 
 
 def model_of(
-    plan: JobPlan, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+    plan: JobPlan,
+    *,
+    data_roots: DataRoots | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    may_wait: Callable[[], bool] = lambda: True,
 ) -> ModelOfJob:
     """The model that the job's default trial trains. Takes seconds, in a process of its own.
 
     Args:
         data_roots: the directories that the workload may read; None: all that this process may.
+        may_wait: asked again and again; False ends the process.
 
     Raises:
         InvalidConfig: it cannot be built here; the message says why.
         DescriptionTooSlow: not in this time.
         DescriptionKilled: its process was killed.
+        DescriptionUnwanted: it may not be waited for any more.
     """
     config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
-    told = ask_model(config, data_roots=data_roots, timeout_seconds=timeout_seconds)
+    told = ask_model(config, data_roots=data_roots, timeout_seconds=timeout_seconds, may_wait=may_wait)
     return ModelOfJob(fingerprint_of(plan, told.digest), told.shape)

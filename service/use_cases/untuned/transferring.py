@@ -61,6 +61,7 @@ def configs_for(
         trains_adapters=target.features.has_adapters,
         near=[candidate for candidate in candidates if is_near(candidate, target)],
         not_pooled=pooled if isinstance(pooled, NotPooled) else None,
+        member=wanted.member,
     )
 
 

@@ -75,6 +75,18 @@ def test_every_field_parameter_and_tag_is_described(openapi: dict[str, Any]) -> 
     assert wanting == []
 
 
+@pytest.mark.slow
+def test_answers_that_ask_for_the_same_request_later_say_in_which_header(openapi: dict[str, Any]) -> None:
+    later = {
+        f"{name}: {status}": answer.get("headers", {})
+        for name, operation in _operations(openapi)
+        for status, answer in operation["responses"].items()
+        if status in ("429", "503")
+    }
+    assert {name.rpartition(" ")[2] for name in later} == {"429", "503"}
+    assert [name for name, headers in later.items() if headers.keys() != {"Retry-After"}] == []
+
+
 LIMITS = {"items": "maxItems", "additionalProperties": "maxProperties", "patternProperties": "maxProperties"}
 """The limit that a schema needs where it says what each of its parts is."""
 

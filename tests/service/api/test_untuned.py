@@ -211,7 +211,10 @@ def test_a_wider_model_gets_the_tuned_ones_config_moved(database: Database) -> N
 
         assert run(ask()) == found
         nearest = client.recommend(**asked, num_trials=1)
+        of_kl = client.recommend(**asked, num_trials=3, preconditioner="kl")
     assert nearest.says.startswith("1 model near this one was tuned here, but these configs come first: this rests on ")
+    assert of_kl.basis == "built_in"
+    assert of_kl.says.startswith("1 model near this one was tuned here, but its config is not of 'kl': this rests on ")
     assert found.basis == "store"
     assert found.says.startswith("This rests on 1 tuned model of this service, and beside it on the table ")
     (first,) = [one for one in found.items if one.origin.job_id == job_id]  # beside nearer ones of the table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import httpx
 import pytest
@@ -123,7 +124,8 @@ def test_a_jobs_page_names_the_models_whose_configs_it_begins_with(address: str,
     known = [{**source, "parameters": {"lr": lr}} for source, lr in zip(sources, (0.01, 0.02), strict=True)]
     own = {"lr": 0.03}
     job_id, without = (
-        submit(sqlite_database, pinned=pinned, known_configs="found") for pinned in ([own, *known], [own])
+        submit(sqlite_database, pinned=pinned, known_configs="found", budget={"num_trials": 8})
+        for pinned in ([own, *known], [own])
     )
     page, other = (
         httpx.get(f"{address}/jobs/{one}", trust_env=False, verify=False, timeout=PATIENCE_SECONDS).text
@@ -132,3 +134,32 @@ def test_a_jobs_page_names_the_models_whose_configs_it_begins_with(address: str,
     told = "Tuned for digits-mlp width=32; digits-mlp width=64, and moved to this model."
     assert f'<span title="{told}">begins with 2 known configs</span>' in page
     assert "known config" not in other.split("<h2")[0]
+
+
+def test_a_jobs_page_says_how_many_known_configs_its_budget_suffices_for(
+    address: str, sqlite_database: Database
+) -> None:
+    lrs = (0.01, 0.02, 0.03)
+    known = [{"source": f"digits-mlp of {lr}", "distance": 1.0, "parameters": {"lr": lr}} for lr in lrs]
+
+    def page(space: str, num_trials: int, *, first: Sequence[dict[str, float]] = ()) -> str:
+        job_id = submit(
+            sqlite_database,
+            search_space=space,
+            pinned=[*first, *known],
+            budget={"num_trials": num_trials},
+            baselines=[],
+            known_configs="found",
+        )
+        found = httpx.get(f"{address}/jobs/{job_id}", trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
+        return found.text
+
+    few = page("shampoo", 3)  # the first one is of the defaults
+    assert ">begins with 2 of 3 known configs<" in few
+    assert "The budget of the search is too small for all of them." in few
+    assert ">begins with none of 3 known configs<" in page("shampoo", 1)
+    assert ">begins with 1 of 3 known configs<" in page("shampoo", 3, first=[{"lr": 0.04}])
+    assert ">begins with 1 of 3 known configs<" in page("family", 6)  # after the defaults of each member
+    enough = page("shampoo", 4)
+    assert ">begins with 3 known configs<" in enough
+    assert "too small" not in enough

@@ -20,7 +20,7 @@ import pytest
 from service.scheduler.cluster import process_tree, worker_start
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
 from service.scheduler.cluster.worker_start import CONTEXT, SOCKET_VARIABLE
-from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.launcher import MAX_FAILED, Launcher, RunProcess
 from tests.support.elsewhere import python_elsewhere
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -267,18 +267,50 @@ def test_where_ranks_are_not_forked_a_run_has_no_template_and_its_launcher_no_to
 
 
 def test_a_launcher_that_cannot_fork_starts_nothing(
-    started: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    started: Any, tmp_path: Path, path_of_runs: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    with_thread = "import threading, time\nthreading.Thread(target=time.sleep, args=[1000], daemon=True).start()\n"
+    with Launcher(with_site(tmp_path, with_thread, path_of_runs), forks_ranks=False) as launcher:  # which imports less
+        assert started(launcher).process is None
+        assert started(launcher).process is None
+    assert capfd.readouterr().err.count("an import has started a thread") == 1
+
+
+def with_site(tmp_path: Path, code: str, path_of_runs: dict[str, str]) -> dict[str, str]:
+    """Variables with which this code runs as a launcher begins."""
     site = tmp_path / "site"
     site.mkdir()
-    (site / "sitecustomize.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=[1000], daemon=True).start()\n"
-    )
-    path = {"PYTHONPATH": f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    with Launcher(path, forks_ranks=False) as launcher:  # which imports less
-        assert started(launcher).process is None
-        assert started(launcher).process is None
-    assert "an import has started a thread" in capfd.readouterr().err
+    (site / "sitecustomize.py").write_text(code)
+    return {"PYTHONPATH": f"{site}{os.pathsep}{path_of_runs['PYTHONPATH']}"}
+
+
+@pytest.mark.usefixtures("_adopts_orphans")
+def test_a_launcher_that_ended_by_an_error_of_its_own_starts_again_for_the_next_run(
+    started: Any, tmp_path: Path, path_of_runs: dict[str, str]
+) -> None:
+    ends = "import os, signal\nsignal.signal(signal.SIGUSR1, lambda *_: os._exit(3))\n"
+    with Launcher(with_site(tmp_path, ends, path_of_runs), forks_ranks=False) as launcher:  # which imports less
+        first = started(launcher)
+        parent = first.told()["parent"]
+        os.kill(parent, signal.SIGUSR1)
+        wait_until(lambda: not psutil.pid_exists(parent) or launcher._process.poll() == 3, "the launcher's end")
+        first.close()
+        assert first.process.wait(timeout=PATIENCE_SECONDS) == 0
+        second = started(launcher)
+        assert second.process is not None
+        assert second.told()["parent"] == launcher._process.pid != parent
+        second.close()
+        assert second.process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
+def test_launchers_that_fail_again_and_again_are_started_only_so_often(
+    started: Any, tmp_path: Path, path_of_runs: dict[str, str]
+) -> None:
+    starts = tmp_path / "starts"
+    fails = f"import os\nopen({str(starts)!r}, 'a').write('started\\n')\nos._exit(3)\n"
+    with Launcher(with_site(tmp_path, fails, path_of_runs), forks_ranks=False) as launcher:
+        assert [started(launcher).process for _ in range(MAX_FAILED + 2)] == [None] * (MAX_FAILED + 2)
+    assert starts.read_text().count("started") == MAX_FAILED
 
 
 def test_the_launcher_ends_with_its_worker() -> None:

@@ -166,6 +166,27 @@ def test_why_a_near_model_says_nothing_is_told() -> None:
     assert says[2].startswith("2 models near this one were tuned here, but these configs come first: ")
 
 
+def test_tuned_models_of_another_member_than_was_asked_for_are_no_grounds() -> None:
+    of_kl = stored(1e-3, width=128)
+    of_kl = dataclasses.replace(
+        of_kl, config=dataclasses.replace(of_kl.config, arguments={**of_kl.config.arguments, "preconditioner": "kl"})
+    )
+    refuted = dataclasses.replace(of_kl, source=dataclasses.replace(of_kl.source, status=EvidenceStatus.REFUTED))
+
+    def says(*tuned: TransferCandidate) -> str:
+        found = rank(situation(), tuned, num_configs=5, member="kl")
+        return UntunedAnswer(len(tuned), found, near=tuned, member="kl").says
+
+    of_another = says(stored(1e-2))
+    assert of_another.startswith("1 model near this one was tuned here, but its config is not of 'kl': this rests on ")
+    of_others = says(stored(1e-2), stored(1e-2, width=128))
+    assert of_others.startswith("2 models near this one were tuned here, but none of their configs is of 'kl': ")
+    assert says(stored(1e-2), of_kl).startswith("This rests on 1 tuned model of this service, and beside it on ")
+    (first,) = rank(shipped_members()[0].situation, [], num_configs=1, member="kl")
+    of_refuted = UntunedAnswer(2, [first], near=[stored(1e-2), refuted], member="kl").says
+    assert of_refuted.startswith("1 model near this one was tuned here with 'kl', but new seeds refuted its config: ")
+
+
 def test_a_config_is_taken_away_with_the_settings_that_some_parameters_had_of_their_own() -> None:
     rule = ParameterRule(module_types=("Embedding",))
     own = [OwnSettings("tables of embeddings", {"preconditioner": "none"}, [rule])]

@@ -13,12 +13,21 @@ from sqlalchemy import text
 from service.access.projects import Quotas, change_project
 from service.domain import DEFAULT_PROJECT, FailureReason, JobState, TrialState
 from service.errors import LeaseLost
+from service.scheduler.removal import remove_unused
 from service.store.migrate import DatabaseOfAnotherVersion
 from service.store.models import Job, Trial
-from service.store.repositories import EventRepository, JobRepository, TrialRepository
+from service.store.repositories import EventRepository, JobRepository, TrialRepository, WorkerRepository
 from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
-from service.use_cases.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
+from service.use_cases.leases import (
+    GONE_WORKERS_KEPT,
+    MAX_CRASHES,
+    Lease,
+    beat,
+    end_worker,
+    lock_leased_job,
+    release_job,
+)
 from service.use_cases.run import finish_trial, start_trial
 from service.use_cases.steer import cancel_job
 from tests.support.service.scenarios import (
@@ -48,6 +57,27 @@ def _trials(database: Database, job_id: str) -> list[Trial]:
 def _release(database: Database, lease: Lease, *, crash: str | None, after_seconds: float = 0.0) -> JobState | None:
     with database.writing() as session:
         return release_job(session, lease, now=NOW + timedelta(seconds=after_seconds), crash=crash)
+
+
+def test_workers_that_have_been_gone_for_a_week_are_removed_unless_they_hold_a_job(database: Database) -> None:
+    holding = claimed_job(database).worker_id
+    gone, ended = add_worker(database), add_worker(database)
+    with database.writing() as session:
+        end_worker(session, ended, now=NOW)
+    later = NOW + GONE_WORKERS_KEPT
+    lately = add_worker(database, now=NOW + timedelta(seconds=1))
+
+    def workers(*ids: str) -> set[str]:
+        with database.reading() as session:
+            return set(WorkerRepository(session).heartbeats(ids))
+
+    remove_unused(database, clock=lambda: later)
+    assert workers(gone, ended) == {gone, ended}
+    remove_unused(database, clock=lambda: later + timedelta(seconds=1))
+    assert workers(holding, gone, ended, lately) == {holding, lately}
+    # The worker that was heard of last tells others since when there is none; and it may be the one that removes.
+    remove_unused(database, clock=lambda: later + timedelta(days=1))
+    assert workers(holding, lately) == {holding, lately}
 
 
 OWN_CLASS = {"workload": {"name": "tests.support.trainers.broken_workloads:Sound"}}

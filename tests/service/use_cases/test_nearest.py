@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start
 from service.scheduler.stored_job import read_stored
 from service.scheduler.tune.journal import Journal
-from service.scheduler.tune.run_end import RunEnded
+from service.scheduler.tune.run_end import Ending, RunEnded
 from service.settings import Settings
 from service.specification.identity import ModelOfJob, StoredIdentity
 from service.specification.job import MAX_SOURCE_LENGTH, JobSpecification, MovedConfig
@@ -152,6 +153,52 @@ def test_search_and_baselines_begin_with_equally_many_known_configs(database: Da
     assert earlier_winners.without_known_configs(of_random) == specification(**asked)
 
 
+@pytest.mark.parametrize("space", ["spectral", "family"])
+def test_a_known_config_that_equals_defaults_takes_no_place_of_another(database: Database, space: str) -> None:
+    finished_job(database, identity=SMALL, search_space="spectral")
+    same = ModelOfJob(SMALL.fingerprint, SMALL.shape)
+    plan = plan_job(specification(search_space=space, baselines=[], budget={"num_trials": 12}))
+    with database.reading() as session:
+        found = earlier_winners.with_known_configs(session, plan, same, project=DEFAULT_PROJECT)
+    assert num_moved(found) == [3]
+    moved = [entry.parameters for entry in found.pinned if isinstance(entry, MovedConfig)]
+    assert not [one for one in moved if one in plan.spaces[Phase.SEARCH].branch_defaults()]
+
+
+def known_of_first_run(database: Database, job_id: str) -> JobSpecification:
+    """The specification of a job once its first run has looked known configs up."""
+    with database.reading() as session:
+        stored = JobRepository(session).get(job_id).specification
+        model = ModelOfJob("wide", of_width(64))
+        return earlier_winners.with_known_configs(session, plan_job(stored), model, project=DEFAULT_PROJECT)
+
+
+@pytest.mark.parametrize("known_configs", ["auto", "none"])
+def test_a_clone_of_a_job_whose_search_alone_asked_for_nearest_asks_for_it_again(
+    database: Database, known_configs: str
+) -> None:
+    asked: dict[str, Any] = {
+        "pinned": ["nearest", {"lr": 0.004}],
+        "baselines": [{"search_space": "adamw"}],
+        "known_configs": known_configs,
+    }
+    job_id = submit(database, **asked, **WIDE)
+    with database.reading() as session:
+        submitted = JobRepository(session).get(job_id).specification
+    assert num_moved(submitted) == [3, 0]
+    assert earlier_winners.without_known_configs(submitted) == specification(**asked)
+    if known_configs == "auto":
+        begun_with = known_of_first_run(database, job_id)
+        assert (num_moved(begun_with), begun_with.known_configs) == ([3, 0], "found")
+        assert earlier_winners.without_known_configs(begun_with) == specification(**asked)
+
+
+def test_a_config_of_another_model_that_a_user_wrote_stays_in_a_clone() -> None:
+    written = MovedConfig(source="mine", distance=1.0, parameters={"lr": 0.004})
+    wanted = specification(pinned=[written.model_dump(mode="json")], known_configs="none")
+    assert earlier_winners.without_known_configs(wanted) == wanted
+
+
 def test_a_tuned_model_with_long_options_is_named_as_far_as_there_is_room(database: Database) -> None:
     options = {"path": "/books" * 100}
     tuned = finished_job(database, identity=SMALL, workload={"name": "text-lm", "options": options})
@@ -201,6 +248,37 @@ def test_a_jobs_first_run_looks_known_configs_up_and_later_ones_find_them(
     assert "configs of models like this one could not be looked up" in caplog.text
     lease = claimed_job(database, sampler={"name": "random"}, known_configs="nearest")
     assert num_moved(begun(database, lease).specification) == [3, 3]
+
+
+BUILT_FOR_EVER = """
+import time
+from pathlib import Path
+from tests.support.trainers.broken_workloads import Sound
+
+class Slow(Sound):
+    def build_model(self):
+        (Path(__file__).parent / "begun").touch()
+        time.sleep(1e6)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_run_that_is_told_to_end_waits_for_no_known_configs(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "built_for_ever.py").write_text(BUILT_FOR_EVER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    class Cancelled(ToldSignals):
+        def ending(self) -> Ending | None:
+            return Ending.LEASE_LOST if (tmp_path / "begun").exists() else None
+
+    lease = claimed_job(sqlite_database, workload={"name": "built_for_ever:Slow"})
+    stored, journal = read_stored(sqlite_database, lease), Journal(sqlite_database, lease, Cancelled())
+    with pytest.raises(RunEnded, match="lease lost"):
+        with_known_configs(plan_job(stored.job.specification), stored, journal, Settings().data_directories)
+    assert "could not be looked up" not in caplog.text
 
 
 @pytest.mark.processes

@@ -56,7 +56,6 @@ AnswersDependency = Annotated[Answers, Depends(_answers)]
 WaitSeconds = Annotated[
     float, Query(ge=0, le=ANSWER_SECONDS, description="Seconds to wait for the run's answer before 202.")
 ]
-_RETRY_AFTER = {"Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}}
 _REPLAYED = {"Idempotent-Replayed": {"description": "`true`: of an earlier request.", "schema": {"type": "string"}}}
 
 
@@ -143,7 +142,7 @@ ExchangeDependency = Annotated[_Exchange, Depends()]
         202: {
             "model": SuggestionRead,
             "description": "There is none yet: ask again with the same key, and nothing is handed out twice.",
-            "headers": _RETRY_AFTER,
+            "headers": problems.RETRY_AFTER,
         },
         **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
     },
@@ -198,7 +197,7 @@ async def suggest_trial(
             "model": DecisionRead,
             "description": "The report is kept, and the job's run takes it in later: go on. Sent again with the same "
             "key, it has the run's answer once there is one.",
-            "headers": _RETRY_AFTER,
+            "headers": problems.RETRY_AFTER,
         },
         **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
     },
@@ -225,7 +224,7 @@ async def report_trial(
         202: {
             "model": DecisionRead,
             "description": "The end is kept, and the job's run takes it in later.",
-            "headers": _RETRY_AFTER,
+            "headers": problems.RETRY_AFTER,
         },
         **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
     },
