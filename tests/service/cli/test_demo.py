@@ -17,8 +17,9 @@ import psutil
 import pytest
 
 from service.cli.operating.demo import demo_job
-from service.domain import Phase
+from service.domain import Currency, Phase
 from service.specification.job import JobSpecification
+from service.specification.length import currency_of
 from service.specification.planning import plan_job
 from service.use_cases.estimating import machine_memory
 from service.use_cases.estimating.control_groups import ControlGroups
@@ -78,7 +79,7 @@ def test_the_demo_refuses_a_single_new_seed(tmp_path: Path) -> None:
 def test_the_demos_ranks_share_a_single_cpu(monkeypatch: pytest.MonkeyPatch, cpus: int, of_a_rank: float) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cpus)))
     monkeypatch.setattr(machine_memory, "ControlGroups", lambda: ControlGroups(own=Path("/nonexistent")))
-    job = JobSpecification.model_validate(demo_job("digits-mlp", num_trials=2, num_seeds=0))
+    job = JobSpecification.model_validate(demo_job("digits-mlp", num_trials=2, num_seeds=0, currency=Currency.STEPS))
     assert job.resources.cpus_per_worker == of_a_rank
     assert cpus_hold(job.resources) > 0
 
@@ -92,8 +93,10 @@ def test_a_demo_wants_a_new_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("num_trials", [2, 3, 4, 32])
 @pytest.mark.parametrize("num_seeds", [0, 2, 3])
-def test_the_demos_job_is_possible_however_small_it_is(num_trials: int, num_seeds: int) -> None:
-    job = demo_job("digits-mlp", num_trials=num_trials, num_seeds=num_seeds)
+@pytest.mark.parametrize("currency", Currency)
+def test_the_demos_job_is_possible_however_small_it_is(num_trials: int, num_seeds: int, currency: Currency) -> None:
+    job = demo_job("digits-mlp", num_trials=num_trials, num_seeds=num_seeds, currency=currency)
     plan = plan_job(JobSpecification.model_validate(job))
+    assert currency_of(plan.specification, plan.spaces) is currency
     assert plan.allotments[Phase.SEARCH] == plan.allotments[Phase.BASELINE] == num_trials // 2
     assert (Phase.CONFIRMATION in plan.allotments) == (num_seeds > 0)
