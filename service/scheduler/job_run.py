@@ -214,12 +214,20 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     if this.address is None:
         check_data(plan, this.settings.data_directories)
     nodes = _connected(this, size, code)
-    sharing = _sharing(this, journal, nodes, size)
-    roots = this.settings.data_directories
-    timed = with_step_times(plan, stored.trials, journal, this.watch, size=size, sharing=sharing, data_roots=roots)
+    sharing, roots = _sharing(this, journal, nodes, size), this.settings.data_directories
+    feasibility = make_feasibility(plan, stored, is_local=this.address is None)
+    timed = with_step_times(
+        plan,
+        stored.trials,
+        journal,
+        this.watch,
+        size=size,
+        feasibility=feasibility,
+        sharing=sharing,
+        data_roots=roots,
+    )
     if timed is not plan:
         plan, policy = timed, restored_policy(timed, stored, this.watch)
-    feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     trials = OpenTrials(
         journal,
         policy,

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -17,6 +18,7 @@ from search_spaces import Scalar
 from search_spaces.optimizers import ARGUMENTS
 from service.domain import FailureReason, Side, side_of
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.retries import divided
 from service.scheduler.ranks.rank import RankFailure
 from service.scheduler.ranks.rank_group import RankGroup
@@ -28,7 +30,7 @@ from service.specification.planning import JobPlan
 from service.specification.trial_lengths.step_times import PERIODS, StepTime, StepTimes, timed_configs, timed_values
 from service.store.models import Trial
 from service.use_cases import run
-from trainers.config import Measurement, TrialConfig
+from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
 
 logger = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class _Timed:
     seconds: list[float] = field(default_factory=list)
     """The time of a step, in each round."""
     failure: str = ""
+    """The reason why they could not be timed; empty: none is known."""
 
     @property
     def is_short(self) -> bool:
@@ -75,6 +78,7 @@ def with_step_times(
     signals: Signals,
     *,
     size: GroupSize,
+    feasibility: Feasibility,
     sharing: Sharing | None,
     data_roots: DataRoots,
 ) -> JobPlan:
@@ -97,6 +101,8 @@ def with_step_times(
         for side, space in plan.spaces.items()
         for values in timed_configs(space)
     ]
+    for number, one in enumerate(timed, start=1):
+        one.failure = feasibility.why_infeasible(-number, one.config) or ""
     _Timing(plan, journal, signals, size=size, sharing=sharing, data_roots=data_roots).run(timed)
     measured = [StepTime(side=one.side, parameters=dict(one.values), seconds=_seconds_of(one, timed)) for one in timed]
     specification = specification.model_copy(update={"step_times": measured})
@@ -149,6 +155,9 @@ class _Timing:
         group.start(one.config, None, data_roots=self._data_roots)
         for _ in range(2):
             outcome = self._waiting(lambda: group.advance(timeout_seconds=self._timeout_seconds))
+            if outcome is None:
+                one.failure = "training ended before its last step"
+                return True
             if isinstance(outcome, RankFailure):
                 if outcome.reason is FailureReason.LOST and self._num_lost < LOST_GROUPS:
                     self._num_lost += 1
@@ -160,8 +169,8 @@ class _Timing:
                 logger.warning("the steps of %s with %s could not be timed: %s", one.side, one.values, outcome.detail)
                 one.failure = outcome.detail
                 return True
-        assert isinstance(outcome, Measurement)
-        one.seconds.append(outcome.metrics["step_seconds"])
+            measured = outcome
+        one.seconds.append(measured.metrics["step_seconds"])
         return True
 
     @contextmanager
@@ -184,13 +193,18 @@ class _Timing:
 
     def _waiting(self, call: Callable[[], T]) -> T:
         """The result of a call to the ranks, in another thread: meanwhile the run may have to end."""
-        found: list[T] = []
-        thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(TURN_SECONDS)
+        found = Future[T]()
+
+        def answer() -> None:
+            try:
+                found.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+                found.set_exception(error)
+
+        threading.Thread(target=answer, daemon=True).start()
+        while not wait([found], timeout=TURN_SECONDS).done:
             self._turn()
-        return found[0]
+        return found.result()
 
     def _turn(self) -> None:
         ending = self._signals.ending()
