@@ -1,4 +1,4 @@
-"""The API is a small process: it loads nothing of what trains and searches."""
+"""The API is a small process, with the dashboard, too: it loads nothing of what trains and searches."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ began = time.process_time()
 from service.server.app import create_app
 from service.settings import Settings
 create_app(Settings()).openapi()
+import service.dashboard.routes
+from service.dashboard import assets
+assets.static_mounts()
 heavy = {"torch", "ray", "optuna", "numpy", "sklearn", "plotly", "pandas", "shampoo", "alembic"}
 print(json.dumps({"heavy": sorted(heavy & set(sys.modules)), "seconds": time.process_time() - began}))
 """
 
 
-def test_the_api_loads_neither_torch_nor_ray_and_is_there_at_once() -> None:
+def test_the_api_and_the_dashboard_load_neither_torch_nor_ray_and_are_there_at_once() -> None:
     answer = subprocess.run([sys.executable, "-W", "error", "-c", CODE], capture_output=True, text=True, check=True)
     told = json.loads(answer.stdout)
     assert told["heavy"] == []

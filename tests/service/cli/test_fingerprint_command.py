@@ -82,6 +82,7 @@ def test_options_without_effect_are_refused(weights: Path, arguments: tuple[str,
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -151,6 +152,7 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_a_list_tells_a_job_of_the_shipped_table_and_of_another_learning_rate(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -356,17 +354,6 @@ def test_a_file_that_has_changed_is_compressed_anew(tmp_path: Path) -> None:
         assert answer.headers["content-encoding"] == "gzip"
         assert answer.text == file.read_text()
     assert client.get("/own.css", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
-
-
-@pytest.mark.processes
-def test_the_dashboard_loads_no_heavy_library() -> None:
-    heavy = ["torch", "ray", "optuna", "numpy", "plotly", "sklearn"]
-    code = (
-        "import sys, service.dashboard.routes, service.dashboard.assets as a; a.static_mounts(); "
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_list_is_found_by_its_address(address: str, sqlite_database: Database) -> None:

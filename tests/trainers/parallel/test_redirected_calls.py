@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,10 @@ def test_ranks_have_the_same_buffers_if_the_model_is_never_called(two_ranks: War
 
 @pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is ")  # the compiler's own, on being imported
-def test_a_loss_uses_a_compiled_model_as_it_does_a_plain_one() -> None:
+def test_a_loss_uses_a_compiled_model_as_it_does_a_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Which of the model's parts a loss reaches is settled when it is traced, forward and backward. `test_compilation`
+    # holds the kernels that inductor makes of a trace to eager ones; making them again takes most of the time.
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
     context = single_process_context()
     alone = train_with(without_statistics, of_call, "ddp", context)
     assert_equals([train_with(without_statistics, of_call, "ddp", context, compiles=True)], alone)
