@@ -106,7 +106,14 @@ def _counts(parameter: Parameter) -> bool:
     section, name = sectioned(parameter.name)
     if section == "schedule" or (isinstance(parameter, Categorical) and len(parameter.choices) == 1):
         return False
-    return not isinstance(parameter, Float) or section == "workload" or name == "refresh_tolerance"
+    return not _is_real(parameter) or section == "workload" or name == "refresh_tolerance"
+
+
+def _is_real(parameter: Parameter) -> bool:
+    """True if a parameter's values are no integers and no choices but of real numbers."""
+    if isinstance(parameter, Categorical):
+        return any(isinstance(choice, float) for choice in parameter.choices)
+    return isinstance(parameter, Float)
 
 
 def _ends(parameter: Parameter) -> list[Scalar]:

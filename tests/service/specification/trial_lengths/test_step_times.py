@@ -25,6 +25,7 @@ SPACE = SearchSpace(
         Categorical("preconditioner", ("soap", "spectral")),
         Integer("precondition_frequency", 1, 50, scale="log", default=10, when={"preconditioner": ("soap",)}),
         Integer("workload.width", 8, 24, default=8),
+        Categorical("epsilon", (1e-6, 1e-4)),
         Float("schedule.warmup_fraction", 0.01, 0.1, default=0.05),
     ),
 )
@@ -51,7 +52,8 @@ def test_every_choice_and_both_ends_of_what_counts_are_timed_and_nothing_else_va
         for width in (8, 24)
     ] + [{"preconditioner": "spectral", "workload.width": width} for width in (8, 24)]
     assert all(SPACE.check(config) == config for config in configs)
-    assert {(config["lr"], config["schedule.warmup_fraction"]) for config in configs} == {(1e-3, 0.05)}
+    others = {(config["lr"], config["epsilon"], config["schedule.warmup_fraction"]) for config in configs}
+    assert others == {(1e-3, 1e-6, 0.05)}
 
 
 @pytest.mark.parametrize(("name", "num"), [("shampoo", 2), ("family", 9), ("adamw", 1), ("spectral", 1), ("cosmos", 2)])
@@ -69,7 +71,7 @@ def test_presets_need_few_times(name: str, num: int) -> None:
     ],
 )
 def test_a_time_between_follows_the_inverse_of_the_period_and_others_in_proportion(values: dict[str, Scalar]) -> None:
-    config = {"lr": 0.02, "schedule.warmup_fraction": 0.1, **values}
+    config = {"lr": 0.02, "epsilon": 1e-4, "schedule.warmup_fraction": 0.1, **values}
     assert times().of("search", config) == pytest.approx(seconds_of(values))
 
 
