@@ -191,6 +191,7 @@ def job_form() -> Sequence[FormSection]:
                     PartState("as said here", {}),
                 ),
                 field("/currency", label="Compared at equal", when_empty="chosen by the service"),
+                replace(field("/step_times", label="Times of a step"), default=[]),
                 field("/keep_weights", label="Keep the winners' trained weights"),
             ],
             is_closed=True,
