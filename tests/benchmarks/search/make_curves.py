@@ -41,7 +41,7 @@ class Task:
     """Measurements of one curve, evenly spaced."""
     batch_size: int
     space: SearchSpace
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str | int] = field(default_factory=dict)
 
 
 def _shared(*, lowest_frequency: int) -> tuple[Parameter, ...]:
@@ -83,7 +83,28 @@ GPT_SPACE = SearchSpace(
     fixed={"weight_decay_type": "decoupled", "max_preconditioner_dim": 64},
 )
 
+AUTOENCODER_SPACE = SearchSpace(
+    optimizer="shampoo",
+    parameters=(
+        Categorical("preconditioner", ("soap", "kl")),
+        Float("lr", 1e-4, 1e-1, scale="log", default=3e-3),
+        Float("betas[0]", 0.5, 0.99, scale="reverse_log", default=0.95),
+        Float("epsilon", 1e-10, 1e-2, scale="log", default=1e-6, when={"preconditioner": ("kl",)}),
+        *_shared(lowest_frequency=3),
+    ),
+    fixed={"weight_decay_type": "decoupled"},
+)
+"""With KL-Shampoo, which no other table has."""
+
 TASKS: Mapping[str, Task] = {
+    "digits-autoencoder": Task(
+        "digits-autoencoder",
+        num_steps=100,
+        num_units=20,
+        batch_size=64,
+        space=AUTOENCODER_SPACE,
+        options={"width": 32},
+    ),
     "digits-convnet": Task(
         "digits-convnet", num_steps=120, num_units=24, batch_size=64, space=CONVNET_SPACE, options={"size": "tiny"}
     ),

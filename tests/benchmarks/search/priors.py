@@ -28,7 +28,11 @@ from trainers.identity.values import Fingerprint
 from trainers.workloads.registry import load
 
 PRIORS = ("none", "tables", "store", "misleading")
-OF_FUNCTIONS = {"digits_convnet": "digits-convnet", "stdlib_gpt": "stdlib-gpt"}
+OF_FUNCTIONS = {
+    "digits_convnet": "digits-convnet",
+    "stdlib_gpt": "stdlib-gpt",
+    "digits_autoencoder": "digits-autoencoder",
+}
 """Tasks of the shipped curve tables, by the function that reads them."""
 NUM_MISLEADING = 3
 NUM_DRAWN = 200

@@ -145,7 +145,7 @@ def test_a_family_draws_the_same_task_again(family: Family) -> None:
 def test_a_table_gives_the_real_curve_of_each_of_its_rows(name: str) -> None:
     table = read_table(name)
     assert len(table.rows) > 200
-    assert any(row.diverged for row in table.rows) or name == "stdlib-gpt"
+    assert any(row.diverged for row in table.rows) == (name == "digits-convnet")
     objective = table_objective(name)
     for row in table.rows[:50]:
         table.space.check(row.parameters)
