@@ -69,8 +69,9 @@ def timed_configs(space: SearchSpace) -> list[dict[str, Scalar]]:
     """Complete configs of a space between which the time of a step of any other one lies; all values on which it does
     not depend are the defaults."""
     found: list[dict[str, Scalar]] = [{}]
+    names = _names_that_count(space)
     for parameter in space.parameters:
-        values = _ends(parameter) if _counts(parameter) else [parameter.default]
+        values = _ends(parameter) if parameter.name in names else [parameter.default]
         found = [
             {**config, parameter.name: value} if is_active(parameter, config) else config
             for config in found
@@ -81,7 +82,8 @@ def timed_configs(space: SearchSpace) -> list[dict[str, Scalar]]:
 
 def timed_values(space: SearchSpace, parameters: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """The values of a config on which the time of a step depends."""
-    return {one.name: parameters[one.name] for one in space.active(parameters) if _counts(one)}
+    names = _names_that_count(space)
+    return {one.name: parameters[one.name] for one in space.active(parameters) if one.name in names}
 
 
 def check_num_timed(spaces: Mapping[Side, SearchSpace], *, field: str) -> None:
@@ -92,12 +94,20 @@ def check_num_timed(spaces: Mapping[Side, SearchSpace], *, field: str) -> None:
     """
     num = sum(len(timed_configs(space)) for space in spaces.values())
     if num > MAX_TIMED:
-        names = sorted({one.name for space in spaces.values() for one in space.parameters if _counts(one)})
+        names = sorted({name for space in spaces.values() for name in _names_that_count(space)})
         raise InvalidInput(
             field,
             f"'seconds' needs the time of a step with {num} configs, at most {MAX_TIMED}: fix some of the parameters "
             f"on which it depends ({', '.join(names)})",
         )
+
+
+def _names_that_count(space: SearchSpace) -> set[str]:
+    """The parameters on which the time of a step may depend, and those that say if these are active."""
+    found = {parameter.name for parameter in space.parameters if _counts(parameter)}
+    for parameter in reversed(space.parameters):  # a condition names only parameters above it
+        found |= parameter.when.keys() if parameter.name in found else set()
+    return found
 
 
 def _counts(parameter: Parameter) -> bool:
@@ -126,7 +136,7 @@ def _weight(space: SearchSpace, parameters: Mapping[str, Scalar], measured: Mapp
     """The weight of a measured config for one with these values; 0 where they differ in a choice."""
     weight = 1.0
     for parameter in space.active(parameters):
-        if not _counts(parameter):
+        if parameter.name not in measured:
             continue
         value, there = parameters[parameter.name], measured[parameter.name]
         if isinstance(parameter, Categorical):

@@ -81,6 +81,21 @@ def test_beyond_a_range_the_time_is_that_of_its_edge() -> None:
     assert beyond == pytest.approx(times().of("search", config | {"precondition_frequency": 50}))
 
 
+def test_a_choice_that_opens_what_counts_is_timed_though_it_does_not_count_itself() -> None:
+    opening = Categorical("epsilon", (1e-6, 1e-4))
+    period = Integer("precondition_frequency", 5, 10, when={"epsilon": (1e-4,)})
+    space = SearchSpace("shampoo", (opening, period))
+    configs = timed_configs(space)
+    assert configs == [
+        {"epsilon": 1e-6},
+        {"epsilon": 1e-4, "precondition_frequency": 5},
+        {"epsilon": 1e-4, "precondition_frequency": 10},
+    ]
+    measured = [StepTime(side="search", parameters=dict(one), seconds=1.0 + at) for at, one in enumerate(configs)]
+    found = StepTimes({"search": space}, measured)
+    assert [found.of("search", one) for one in configs] == [1.0, 2.0, 3.0]
+
+
 def test_the_quickest_step_is_that_of_any_side() -> None:
     spaces = {"search": SearchSpace("shampoo"), "adamw": SearchSpace("adamw")}
     measured = [StepTime(side="search", seconds=2.0), StepTime(side="adamw", seconds=0.5)]
