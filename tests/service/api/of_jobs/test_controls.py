@@ -230,6 +230,7 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
         "num_left_over": 0,
         "num_steps": 100,
         "num_examples": None,
+        "equal_seconds": False,
         "smallest_batch": None,
         "max_steps": 800,
         "confirmation_share": 0.0,
