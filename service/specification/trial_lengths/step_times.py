@@ -14,7 +14,8 @@ from pydantic import Field, JsonValue
 
 from search_spaces import Categorical, Float, Parameter, Scalar, SearchSpace
 from search_spaces.parameters import is_active, is_same, sectioned
-from service.described_model import StrictModel
+from search_spaces.validation import MAX_PARAMETERS
+from service.described_model import MaxEntries, StrictModel
 from service.domain import Side
 from service.errors import InvalidInput
 
@@ -29,9 +30,9 @@ class StepTime(StrictModel):
 
     side: str = Field(max_length=100, examples=["search"])
     """`search`, or the optimizer of a baseline."""
-    parameters: dict[str, JsonValue] = Field(default_factory=dict, max_length=100)
+    parameters: Annotated[dict[str, JsonValue], MaxEntries(MAX_PARAMETERS)] = Field(default_factory=dict)
     """The values on which the time depends, by name."""
-    seconds: Annotated[float, Field(gt=0)]
+    seconds: Annotated[float, Field(ge=1e-9, le=1e9)]
     """Seconds of a step, on average over whole refresh periods."""
 
 
@@ -42,14 +43,18 @@ class StepTimes:
         """Takes the measured times.
 
         Raises:
-            InvalidInput: a config of `timed_configs` has none.
+            InvalidInput: a config of `timed_configs` has none, or another one has.
         """
         self._spaces = dict(spaces)
         self._measured = {side: [one for one in measured if one.side == side] for side in spaces}
-        for side, space in spaces.items():
-            for values in timed_configs(space):
-                if not any(_is_of(one, timed_values(space, values)) for one in self._measured[side]):
-                    raise InvalidInput("step_times", f"lacks the time of {side} with {timed_values(space, values)!r}")
+        wanted = [(side, timed_values(space, one)) for side, space in spaces.items() for one in timed_configs(space)]
+        for side, values in wanted:
+            if not any(_is_of(one, side, values) for one in measured):
+                raise InvalidInput("step_times", f"lacks the time of {side} with {values!r}")
+        for index, one in enumerate(measured):
+            if not any(_is_of(one, side, values) for side, values in wanted):
+                told = f"is of no config whose time is asked for, got {one.side} with {one.parameters!r}"
+                raise InvalidInput(f"step_times[{index}]", told)
         self.least = min(one.seconds for one in measured)
         """The time of the quickest step."""
 
@@ -155,7 +160,7 @@ def _share(name: str, value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def _is_of(measured: StepTime, values: Mapping[str, Scalar]) -> bool:
-    return measured.parameters.keys() == values.keys() and all(
-        is_same(measured.parameters[name], value) for name, value in values.items()
-    )
+def _is_of(measured: StepTime, side: Side, values: Mapping[str, Scalar]) -> bool:
+    found = measured.parameters
+    is_alike = measured.side == side and found.keys() == values.keys()
+    return is_alike and all(is_same(found[name], value) for name, value in values.items())

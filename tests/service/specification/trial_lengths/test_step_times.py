@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace, preset
 from service.errors import InvalidInput
@@ -111,6 +112,15 @@ def test_a_time_that_is_missing_is_named() -> None:
     assert refused.value.field == "step_times"
 
 
+@pytest.mark.parametrize(("side", "parameters"), [("sgd", {}), ("search", {"lr": 0.1}), ("adamw", {"eps": True})])
+def test_a_time_of_another_config_is_named(side: str, parameters: dict[str, Any]) -> None:
+    spaces = {"search": SearchSpace("shampoo"), "adamw": SearchSpace("adamw")}
+    given = [StepTime(side=own, seconds=1.0) for own in spaces]
+    with pytest.raises(InvalidInput, match=f"is of no config whose time is asked for, got {side} with ") as refused:
+        StepTimes(spaces, [*given, StepTime(side=side, parameters=parameters, seconds=1.0)])
+    assert refused.value.field == "step_times[2]"
+
+
 def test_too_many_configs_to_be_timed_are_refused_with_the_parameters_that_make_them() -> None:
     dims = Categorical("max_preconditioner_dim", tuple(range(64, 64 + MAX_TIMED // 2 + 1)))
     wide = SearchSpace("shampoo", (Float("lr", 1e-3, 1e-1), dims, Integer("precondition_frequency", 1, 50)))
@@ -118,3 +128,14 @@ def test_too_many_configs_to_be_timed_are_refused_with_the_parameters_that_make_
         check_num_timed({"search": wide}, field="currency")
     assert refused.value.field == "currency"
     check_num_timed({"search": preset("family"), "adamw": preset("adamw")}, field="currency")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("parameters", dict.fromkeys(map(str, range(31)), 1)), ("seconds", 0.0), ("seconds", 1e-300)]
+)
+def test_a_time_that_cannot_be_is_refused_by_its_field(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError) as refused:
+        StepTime(**{"side": "search", "seconds": 1.0, field: value})
+    [error] = refused.value.errors()
+    assert error["loc"] == (field,)
+    assert None not in error["ctx"].values()  # which the answer names
