@@ -42,7 +42,7 @@ TURN_SECONDS = 0.1
 LEAST_STEPS = 20
 """Fewest steps that are timed, after as many that are not."""
 UNKNOWN_PERIOD = 50
-"""Steps that are timed if a config does not say how often its optimizer refreshes; the longest default is shorter."""
+"""Steps that are timed if a config does not say how often its optimizer refreshes: no default is longer."""
 SHORT_SECONDS = 5.0
 """Configs whose timed steps take less than this altogether are timed `ROUNDS` times: a moment of other work weighs."""
 ROUNDS = 3
