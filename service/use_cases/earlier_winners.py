@@ -28,8 +28,7 @@ from service.store.repositories import JobRepository, RecommendationRepository, 
 from service.store.session import Session
 from service.transfer.candidates import shipped_members
 from service.transfer.known import known_of
-from service.transfer.situation import Situation
-from service.use_cases.untuned.transferring import stored_candidates
+from service.use_cases.untuned.transferring import situation_of, stored_candidates
 
 MAX_WINNERS = 5
 """The most winners for each side that asks for them."""
@@ -115,13 +114,7 @@ def find_nearest(
     scaling rules and fitted to the side's space; the nearest first."""
     if of_model.shape is None:
         return
-    target = Situation.of(
-        of_model.shape,
-        batch_size=plan.length.batch_size,
-        num_steps=plan.num_steps,
-        workload=plan.workload.name,
-        digest=of_model.fingerprint,
-    )
+    target = situation_of(plan, of_model.shape, digest=of_model.fingerprint)
     stored = stored_candidates(session, target, project=project, with_baselines=True)
     shipped = [member.candidate() for member in shipped_members()]
     for known in known_of(plan.spaces[side], [*stored, *shipped], target):

@@ -10,15 +10,18 @@ from typing import Self, TypeAlias
 from trainers.config import TrialConfig
 from trainers.config_part import Refusal, RefusedPart
 from trainers.data.roots import DataRoots
+from trainers.identity.values import ModelShape
 
 
 class Quantity(StrEnum):
-    """The memory that is asked for."""
+    """The memory, or the cause of it, that is asked for."""
 
     KEPT = "kept"
     """Weights, gradients, averaged weights, and the optimizer's state and scratch memory."""
     ACTIVATIONS = "activations"
     """Activations of a step, for which one is run, and the batch."""
+    SHAPE = "shape"
+    """No memory, but the shape of the model that is built for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,13 @@ class ActivationMemory:
     num_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class TrainedShape:
+    """The answer about the shape of the model."""
+
+    shape: ModelShape
+
+
 class ProblemKind(StrEnum):
     """The kind of an error that is no refusal of the config."""
 
@@ -90,7 +100,7 @@ class PredictionProblem:
     message: str
 
 
-Answer: TypeAlias = KeptMemory | ActivationMemory | Refusal | PredictionProblem
+Answer: TypeAlias = KeptMemory | ActivationMemory | TrainedShape | Refusal | PredictionProblem
 
 
 def answer_to_line(answer: Answer) -> str:
@@ -110,6 +120,8 @@ def answer_from_line(line: str | bytes) -> Answer:
             return PredictionProblem(ProblemKind(fields.pop("kind")), **fields)
         if name == Refusal.__name__:
             return Refusal(RefusedPart(fields.pop("part")), **fields)
+        if name == TrainedShape.__name__:
+            return TrainedShape(ModelShape.from_json(fields["shape"]["parameters"]))
         return {kind.__name__: kind for kind in (KeptMemory, ActivationMemory)}[name](**fields)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{line[:80]!r} is no answer") from error

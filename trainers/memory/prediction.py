@@ -28,6 +28,7 @@ from shampoo.hyperparameters import NAMES
 from trainers.config import FOR_ADAPTERS, InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.config_part import Refusal
 from trainers.data.roots import DataRoots
+from trainers.identity.shape import model_shape
 from trainers.memory.activations import TooLarge, activation_bytes
 from trainers.memory.errors_without_data import NotesErrorsWithoutData
 from trainers.memory.messages import (
@@ -38,6 +39,7 @@ from trainers.memory.messages import (
     ProblemKind,
     Quantity,
     Question,
+    TrainedShape,
     answer_to_line,
 )
 from trainers.memory.peak import bytes_of_state
@@ -253,6 +255,8 @@ def _answer(asked: Question) -> Answer:
             _check_roots(config.workload, _options_of(config), asked.data_roots)
         if asked.quantity is Quantity.ACTIVATIONS:
             return _activations(config, world_size=asked.world_size)
+        if asked.quantity is Quantity.SHAPE:
+            return TrainedShape(model_shape(_model_of(config).model))
         is_cuda = asked.device_type == "cuda" and torch.cuda.is_available()
         return KeptMemory(
             predicted_bytes(config, world_size=asked.world_size, device_type=asked.device_type),

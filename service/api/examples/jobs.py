@@ -238,6 +238,16 @@ JOB_ESTIMATE: dict[str, Any] = {
         "together_bytes": 6_984_064,
         "shortage": None,
     },
+    "presets": {
+        "presets": [
+            {"preset": "kl", "loss_ratio": 1.0},
+            {"preset": "soap", "loss_ratio": 1.07},
+            {"preset": "shampoo", "loss_ratio": 1.12},
+            {"preset": "adamw", "loss_ratio": 1.52},
+        ],
+        "num_models": 14,
+        "octaves": 0.0,
+    },
 }
 
 TRIAL_CONFIG: dict[str, Any] = {

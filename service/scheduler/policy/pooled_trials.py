@@ -16,7 +16,6 @@ import dataclasses
 import json
 import math
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,8 @@ from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.rungs import Rungs
 from service.scheduler.policy.searching.scaling import Scale
 from service.transfer.candidates import MemberShare, TunedTrial
-from service.transfer.pooled import PooledAnswer, PooledAnswers, PoolMember, PoolQuestion
+from service.transfer.pooled import PooledAnswer, PooledAnswers, PoolMember, PoolQuestion, added_noise
+from service.transfer.promise import compared_presets
 from service.transfer.rules import TunedConfig, moved
 from service.transfer.situation import Situation, distance
 from trainers.workloads.messages import answer_to_line
@@ -40,10 +40,6 @@ from trainers.workloads.messages import answer_to_line
 HYPERPARAMETERS = Path(__file__).with_name("pooled_trials.json")
 """The hyperparameters of the models of the shipped table's trials, by preset, which are used for the trials of jobs,
 too: a fit takes four times as long as an answer. Made by `python -m tests.benchmarks.answers.fit_pooled`."""
-NOISE_PER_SQUARE = 0.3
-"""Variance of the noise for a distance of one octave; it grows with the square of the distance, and the trials of each
-model have variance 1: two octaves away they are half noise. By judgement, knowing the members that
-`tests.benchmarks.answers.transfer` holds out."""
 MOVED_TO_OTHER_DATA = ("lr", "weight_decay")
 """The parameters that rules move between models with different data and loss. Averages, warm-up, epsilon and refresh
 period stay as they were tuned, by judgement: their rules are about another batch size or length of the same
@@ -122,16 +118,17 @@ def answers(question: PoolQuestion) -> PooledAnswers:
     """The answers of all presets that are asked for and of which at least two models were tuned: first those in which
     a project's own jobs have a say, and then the ones that promise most."""
     asked = {name: members for name in question.presets if len(members := question.members(name)) > 1}
-    promises = promise_of_presets([one for members in asked.values() for one in members], question.target)
+    compared = compared_presets([one for members in asked.values() for one in members], question.target)
+    best_first = [] if compared is None else [one.preset for one in compared.presets]
 
-    def place(name: str) -> tuple[bool, float]:
-        return all(member.job_id is None for member in asked[name]), -promises.get(name, 0.0)
+    def place(name: str) -> tuple[bool, int]:
+        is_of_table = all(member.job_id is None for member in asked[name])
+        return is_of_table, best_first.index(name) if name in best_first else len(best_first)
 
     found = [
         pooled_answer(asked[name], question.target, hyperparameters=shipped_hyperparameters(name))
         for name in sorted(asked, key=place)
     ]
-    best_first = sorted(promises, key=lambda name: -promises[name])
     if best_first and found[0].preset == best_first[0]:
         others = joined(best_first[1:])
         found[0] = dataclasses.replace(
@@ -142,30 +139,6 @@ def answers(question: PoolQuestion) -> PooledAnswers:
             ),
         )
     return PooledAnswers(tuple(found))
-
-
-def promise_of_presets(members: Sequence[PoolMember], target: Situation) -> dict[str, float]:
-    """The presets that tuned models compare, and how much better the best trial of each is than those of the others.
-
-    Only models that were tuned with several presets compare them: by deviations of all of the model's trials. Those
-    that are farther from the target count less, by as much as their trials do.
-    """
-    by_model: dict[tuple[str | None, str], list[PoolMember]] = {}
-    for member in members:
-        by_model.setdefault((member.job_id, member.name), []).append(member)
-    sums: dict[str, float] = defaultdict(float)
-    weights: dict[str, float] = defaultdict(float)
-    for tuned in by_model.values():
-        if len(tuned) < 2:
-            continue
-        values = [np.array([math.nan if one.value is None else one.value for one in member.trials]) for member in tuned]
-        scale = Scale(np.concatenate(values), is_minimised=tuned[0].is_minimised)
-        best = [float(np.max(scale(one))) for one in values]
-        weight = 1 / (1 + NOISE_PER_SQUARE * distance(tuned[0].situation, target).total ** 2)
-        for member, value in zip(tuned, best, strict=True):
-            sums[member.preset] += weight * (value - sum(best) / len(best))
-            weights[member.preset] += weight
-    return {name: sums[name] / weights[name] for name in sums}
 
 
 def shipped_hyperparameters(preset_name: str) -> list[float]:
@@ -181,7 +154,7 @@ def _moved_trials(members: Sequence[PoolMember], target: Situation, space: Searc
         vectors += [encoding.encode(_moved(member, trial, target, space)) for trial in member.trials]
         distances.append(own.distance)
         targets.append(own.target)
-        noise += [NOISE_PER_SQUARE * octaves**2] * len(own.target)
+        noise += [added_noise(octaves)] * len(own.target)
         places += [place] * len(own.target)
     rows = Rows(np.arange(len(vectors)), np.concatenate(distances), np.concatenate(targets))
     return _Trials(encoding.snap(np.array(vectors)), rows, np.array(noise), np.array(places))

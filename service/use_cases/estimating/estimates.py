@@ -33,6 +33,8 @@ from service.store.repositories import (
 from service.store.session import Session
 from service.use_cases.budgets import allowed_device_hours, cost_of, device_hours
 from service.use_cases.earlier_winners import resolve_winners
+from service.use_cases.untuned.presets import presets_near
+from trainers.identity.values import ModelShape
 
 JOBS_LOOKED_AT = 50
 """The number of a workload's newest jobs that are searched for a similar one."""
@@ -66,13 +68,15 @@ def estimate_job(
     memory: MemoryEstimate | None = None,
     of_model: ModelOfJob | None = None,
     price: Price | None = None,
+    shape: ModelShape | None = None,
 ) -> Estimate:
     """The most that the job of `plan` would cost, according to earlier jobs of the project; stores nothing.
 
     Args:
-        memory: the result of `estimate_memory`, which takes too long for a transaction.
+        memory: what `predict_job` says of it, which takes too long for a transaction.
         of_model: the result of `model_for_winners`, likewise.
         price: the price of each of its ranks; None: unknown.
+        shape: what `predict_job` says of its model.
     """
     specification = plan.specification
     equal_seconds = takes_equal_seconds(specification, plan.spaces)
@@ -112,6 +116,7 @@ def estimate_job(
         currency=None if price is None else price.currency,
         winners=_winners(session, plan, of_model, project),
         memory=memory,
+        presets=None if shape is None else presets_near(session, plan, shape, project=project),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from service.domain import Side
+from service.domain import Phase, Side
 from service.errors import InvalidInput
 from service.evidence.in_words.wording import mebibytes
 from service.specification.estimate import MemoryEstimate, SpaceMemory
@@ -35,6 +35,7 @@ from service.use_cases.estimating.memory_predictor import (
 from service.use_cases.estimating.refused_values import build_defaults, is_known_to_build
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
+from trainers.identity.values import ModelShape
 
 logger = logging.getLogger(__name__)
 
@@ -60,15 +61,24 @@ MAX_ESTIMATES = 2
 _SLOTS = threading.BoundedSemaphore(MAX_ESTIMATES)
 
 
-def estimate_memory(
+@dataclass(frozen=True, slots=True)
+class PredictedJob:
+    """All that a process which builds a job's model tells of it."""
+
+    memory: MemoryEstimate
+    shape: ModelShape | None = None
+    """The shape of the model of the search's default trial; None: it cannot be told."""
+
+
+def predict_job(
     plan: JobPlan,
     *,
     is_local: bool = True,
     data_are_here: bool = False,
     data_roots: DataRoots | None = None,
     start_seconds: float = START_SECONDS,
-) -> MemoryEstimate:
-    """Predicts the memory of a job's trials from seeded random points of its spaces.
+) -> PredictedJob:
+    """Predicts the memory of a job's trials from seeded random points of its spaces, and tells the shape of its model.
 
     Args:
         is_local: whether trials run on this machine, with its GPU and its memory.
@@ -105,13 +115,13 @@ def estimate_memory(
                     share_infeasible=None if limit is None else sum(n > limit for n in needed) / len(needed),
                     num_points=len(needed),
                 )
+            shape = _shape(predictor, plan)
             spaces, unmeasured = _with_activations(predictor, plan, spaces)
             kept = num_kept_weights(plan.specification) * predictor.weights_bytes
     except NotPredictable as error:
         is_of_code = data_are_here and isinstance(error, ConstructionFailed)
-        return MemoryEstimate(
-            None if gpus else memory_per_worker, problem=str(error), construction_fails=is_of_code, shortage=shortage
-        )
+        limit = None if gpus else memory_per_worker
+        return PredictedJob(MemoryEstimate(limit, problem=str(error), construction_fails=is_of_code, shortage=shortage))
     estimate = MemoryEstimate(
         limit,
         spaces,
@@ -121,7 +131,16 @@ def estimate_memory(
         is_machine_limit=machine_limit is not None,
         shortage=_shortage(predictor, plan) if data_are_here else None,
     )
-    return on_this_machine(estimate, plan.specification.resources) if is_local else estimate
+    return PredictedJob(on_this_machine(estimate, plan.specification.resources) if is_local else estimate, shape)
+
+
+def _shape(predictor: MemoryPredictor, plan: JobPlan) -> ModelShape | None:
+    config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
+    try:
+        return predictor.shape(config, timeout_seconds=POINT_SECONDS)
+    except NotPredictable as error:
+        logger.info("the shape of the model of %s is not known: %s", plan.workload.name, error)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +187,7 @@ def check_workload(
         is_local: whether trials run on this machine, with its memory.
 
     Raises:
-        InvalidInput: as `estimate_memory`; or no trial of a side would be launched for lack of memory.
+        InvalidInput: as `predict_job`; or no trial of a side would be launched for lack of memory.
     """
     shortage = shortage_here(plan.specification.resources) if is_local else None
     if is_known_to_build(plan.specification) and plan.population is None:

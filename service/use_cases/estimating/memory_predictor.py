@@ -15,6 +15,7 @@ from service.specification.planning import JobPlan
 from trainers.config import TrialConfig
 from trainers.config_part import Refusal, RefusedPart
 from trainers.data.roots import DataRoots
+from trainers.identity.values import ModelShape
 from trainers.memory.messages import (
     ActivationMemory,
     Answer,
@@ -23,6 +24,7 @@ from trainers.memory.messages import (
     ProblemKind,
     Quantity,
     Question,
+    TrainedShape,
     answer_from_line,
 )
 from trainers.processes.starting import Streams, start
@@ -177,6 +179,14 @@ class MemoryPredictor:
         """
         measured = self._ask(config, Quantity.ACTIVATIONS, ActivationMemory, timeout_seconds=timeout_seconds)
         return measured.num_bytes
+
+    def shape(self, config: TrialConfig, *, timeout_seconds: float) -> ModelShape:
+        """The shape of the trial's model.
+
+        Raises:
+            NotPredictable: the model cannot be built here, or not in this time, or nothing of it is trained.
+        """
+        return self._ask(config, Quantity.SHAPE, TrainedShape, timeout_seconds=timeout_seconds).shape
 
     def _ask(self, config: TrialConfig, quantity: Quantity, kind: type[Kind], *, timeout_seconds: float) -> Kind:
         if self._is_closed:

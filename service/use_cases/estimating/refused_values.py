@@ -60,7 +60,7 @@ def build_defaults(
 
     Raises:
         NotPredictable: they cannot be built, or not in time.
-        InvalidInput: as `memory_estimates.estimate_memory`.
+        InvalidInput: as `memory_estimates.predict_job`.
     """
     # The first one takes as long as the imports; later ones take milliseconds.
     started_by = time.monotonic() + start_seconds

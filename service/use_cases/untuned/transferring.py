@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from service.errors import InvalidInput
 from service.evidence.in_words.standing import standing_of
+from service.specification.planning import JobPlan
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
 from service.store.session import Session
@@ -18,6 +19,7 @@ from service.transfer.rules import TunedConfig
 from service.transfer.situation import ConfigsWanted, Situation, distance
 from service.transfer.words import UntunedAnswer
 from trainers.config import TrialConfig
+from trainers.identity.values import ModelShape
 
 LOOKED_AT = 500
 """The number of a project's best answers among which the nearest are moved."""
@@ -62,6 +64,22 @@ def configs_for(
         near=[candidate for candidate in candidates if is_near(candidate, target)],
         not_pooled=pooled if isinstance(pooled, NotPooled) else None,
         member=wanted.member,
+    )
+
+
+def situation_of(plan: JobPlan, shape: ModelShape, *, digest: str | None = None) -> Situation:
+    """The model that a job trains, and for how long.
+
+    Args:
+        shape: the shape of that model.
+        digest: its fingerprint.
+    """
+    return Situation.of(
+        shape,
+        batch_size=plan.length.batch_size,
+        num_steps=plan.num_steps,
+        workload=plan.workload.name,
+        digest=digest,
     )
 
 

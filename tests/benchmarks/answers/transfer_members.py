@@ -9,7 +9,7 @@ Each model of the shipped table is held out in turn.
 
 - `tuned_PRESET_over_best`: the best value of a preset's search of 24 trials, by one seed, over the least of all four
   members and AdamW: the geometric mean over models;
-- `tuned_first_over_best`: the same of the member that the service would put first (`promise_of_presets`) by what it
+- `tuned_first_over_best`: the same of the member that the service would put first (`compared_presets`) by what it
   knows of the other models;
 - `MEMBER_over_best` (with `--train`): the loss of the config that all other models say together (`pooled_trials`, with
   hyperparameters of these alone), trained with new seeds, over the least of the four, likewise;
@@ -29,9 +29,9 @@ from pathlib import Path
 
 import torch
 
-from service.scheduler.policy.pooled_trials import promise_of_presets
 from service.transfer.candidates import ShippedMember, shipped_members
 from service.transfer.pooled import PoolMember
+from service.transfer.promise import compared_presets
 from service.transfer.situation import FAMILY_MEMBERS
 from tests.benchmarks.answers.transfer import PENALTY, answers_for, loss_ratio, trained
 from tests.benchmarks.report import Cell, report
@@ -96,8 +96,9 @@ def main() -> None:
             and one.name != made.name
             and not (given.unlike and one.workload == made.workload)
         ]
-        promises = promise_of_presets([PoolMember.of(one) for one in known], own["shampoo"].situation)
-        firsts.append(max(promises, key=lambda name: promises[name]))
+        compared = compared_presets([PoolMember.of(one) for one in known], own["shampoo"].situation)
+        assert compared is not None
+        firsts.append(compared.presets[0].preset)
         values = {name: own[name].best.value or math.inf for name in PRESETS}
         for name in PRESETS:
             tuned[name].append(values[name] / min(values.values()))

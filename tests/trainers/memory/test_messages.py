@@ -13,6 +13,8 @@ from tests.support.trainers import broken_workloads, picky_model
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.config_part import Refusal, RefusedPart
 from trainers.data.roots import DataRoots
+from trainers.identity.shape import model_shape
+from trainers.identity.values import ModelShape, ParameterShape
 from trainers.memory.messages import (
     ActivationMemory,
     Answer,
@@ -21,11 +23,13 @@ from trainers.memory.messages import (
     ProblemKind,
     Quantity,
     Question,
+    TrainedShape,
     answer_from_line,
     answer_to_line,
 )
 from trainers.memory.prediction import predicted_bytes
 from trainers.workloads.describe import environment_of_children
+from trainers.workloads.registry import load
 
 
 def config_of(workload: str = "digits-mlp", optimizer: OptimizerConfig | None = None, **options: Any) -> TrialConfig:
@@ -58,6 +62,7 @@ def test_a_question_is_read_as_it_was_written(question: Question) -> None:
         KeptMemory(100, 40, None, 50),
         KeptMemory(100, 40, 2**40, 50),
         ActivationMemory(7),
+        TrainedShape(ModelShape((ParameterShape("linear", (8, 4), 2), ParameterShape("vector", (8,), 2)))),
         *(PredictionProblem(kind, "no\nway") for kind in ProblemKind),
         *(Refusal(part, "no\nway", "paths[0]") for part in RefusedPart),
     ],
@@ -79,6 +84,7 @@ def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
         b"1",
         b"[]",
         b'["KeptMemory",{}]',
+        b'["TrainedShape",{"shape":{}}]',
         b'["Other",{}]',
         b'["PredictionProblem",{"message":""}]',
         b'["PredictionProblem",1]',
@@ -131,11 +137,12 @@ def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> N
         (Question(config_of(raises), Quantity.ACTIVATIONS), ProblemKind.STEP, "KeyError"),
     ]
     sound = config_of()
-    *told, kept, activations = asked(
+    *told, kept, activations, shape = asked(
         *(row[0] for row in wanted),
         *(row[0] for row in failing),
         Question(sound, Quantity.KEPT),
         Question(sound, Quantity.ACTIVATIONS),
+        Question(sound, Quantity.SHAPE),
     )
     for refusal, (question, part, option, words) in zip(told[: len(wanted)], wanted, strict=True):
         assert isinstance(refusal, Refusal), question
@@ -149,3 +156,4 @@ def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> N
     assert (kept.num_bytes, kept.device_bytes) == (predicted_bytes(sound), None)
     assert isinstance(activations, ActivationMemory)
     assert activations.num_bytes > 0
+    assert shape == TrainedShape(model_shape(load("digits-mlp", {}).build_model()))

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from service.specification.planning import plan_job
-from service.use_cases.estimating.memory_estimates import estimate_memory
+from service.use_cases.estimating.memory_estimates import predict_job
 from tests.support.service.scenarios import specification
 from tests.support.waiting import LONG_PATIENCE_SECONDS, wait_until
 from trainers.processes.starting import TEMPLATE_MODULE, Started, Streams, kept_warm, start, warm_up
@@ -192,7 +192,7 @@ def test_when_the_warm_process_is_killed_its_forks_are_and_the_next_question_sta
 
 def test_an_estimate_in_a_fork_is_that_of_a_process_that_starts_by_itself() -> None:
     plan = plan_job(specification(workload={"name": "digits-mlp"}))
-    found = estimate_memory(plan)
+    found = predict_job(plan).memory
     assert found.problem is None
     assert found.spaces["search"].activation_bytes is not None
     assert found.spaces["search"].num_points > 1

@@ -3,6 +3,7 @@
 
 import { estimate, faultsOf, isOfJob } from "./asking.js";
 import { optimizerTitle } from "./catalogue.js";
+import { showCompared } from "./presets.js";
 import { hasEnded } from "../shared/session.js";
 import { duration } from "../shared/times.js";
 
@@ -76,6 +77,7 @@ function show(found) {
   box.querySelector(".costs").replaceChildren(...costs);
   box.querySelector(".lines").replaceChildren(...found.lines.map((line) => made("li", {}, ...prose(line))));
   box.hidden = false;
+  showCompared(found.presets);
   return told.length ? "Valid, but trials would not all come to their end:" : "Valid.";
 }
 

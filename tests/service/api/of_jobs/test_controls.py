@@ -217,10 +217,11 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
     answer = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json=body, headers={"Idempotency-Key": "k"})
     assert answer.status_code == 200, answer.text
     estimate = answer.json()
-    memory = estimate.pop("memory")
+    memory, compared = estimate.pop("memory"), estimate.pop("presets")
     assert bool(memory["spaces"]) != bool(memory["problem"])
     if memory["spaces"]:  # a busy machine may have no answer in time
         assert (memory["is_machine_limit"], memory["limit_bytes"]) == (True, 2 * memory["machine_bytes"])
+        assert (len(compared["presets"]), compared["presets"][0]["loss_ratio"], compared["num_models"]) == (5, 1.0, 14)
     assert all(space["share_infeasible"] == 0.0 for space in memory["spaces"].values())
     lines = estimate.pop("lines")
     assert lines[0] == "8 trials (search 4, baseline 4) of up to 100 steps, 800 steps in all if none are pruned."

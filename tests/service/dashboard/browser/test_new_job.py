@@ -364,6 +364,24 @@ def test_the_form_says_of_any_job_what_the_job_says(asking: Page, sqlite_databas
         assert (typed.model, typed.tags) == (body.model, body.tags)
 
 
+def test_the_form_says_which_preset_was_best_on_models_like_this_one_and_takes_it(asking: Page, tmp_path: Path) -> None:
+    asking.goto("/jobs/new?workload=digits-convnet")
+    compared = asking.locator("#compared")
+    expect(compared).to_be_visible()
+    rows = dict(line.split("\n") for line in compared.locator("dl > div").all_inner_texts())
+    assert rows.keys() == {"shampoo", "soap", "kl", "spectral", "adamw"}
+    first, *others = rows
+    assert rows[first] == "best"
+    assert all(rows[name].endswith("× the loss") for name in others)
+    compared.get_by_role("button", name=f"Search {first}").click()
+    expect(asking.get_by_label("Search space", exact=True).first).to_have_value(first)
+    assert _typed(asking, tmp_path)["search_space"] == first
+    expect(asking.locator("#estimate")).to_have_attribute("data-state", "known")
+    expect(compared.get_by_role("button")).to_be_hidden()
+    asking.get_by_label("Search space", exact=True).first.select_option("muon")
+    expect(compared).to_be_hidden()
+
+
 def test_nothing_moves_on_the_form_while_it_is_made_ready(asking: Page) -> None:
     asking.route("**/v1/jobs?dry_run=true", lambda route: route.abort())
     asking.set_viewport_size({"width": 1440, "height": 900})  # what a space searches is told in one line

@@ -16,13 +16,13 @@ from service.scheduler.policy.pooled_trials import (
     fitted,
     main,
     pooled_answer,
-    promise_of_presets,
     shipped_hyperparameters,
 )
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.specification.search.pauses import first_pause
 from service.transfer.candidates import EarlyValue, TunedTrial
 from service.transfer.pooled import PooledAnswer, PooledAnswers, PoolMember, PoolQuestion, table_members
+from service.transfer.promise import compared_presets
 from service.transfer.situation import FAMILY_MEMBERS, Situation, distance
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workloads.messages import answer_from_line
@@ -150,33 +150,6 @@ def test_a_model_of_the_shipped_table_is_answered_mostly_by_its_own_trials(place
     assert min(rates) / 1.5 < float(str(found.parameters["lr"])) < 1.5 * max(rates)
 
 
-def test_the_preset_whose_best_trials_were_better_near_the_target_promises_more() -> None:
-    near, far = situation(), situation(width=64 * 2**4, workload="other")
-
-    def tuned(of: Situation, preset_name: str, *values: float) -> PoolMember:
-        trials = tuple(TunedTrial(value, {"lr": 0.01}) for value in values)
-        return PoolMember(f"{of.features.width:g} wide", preset_name, of, trials)
-
-    members = [tuned(near, "soap", 0.5, 0.9), tuned(near, "kl", 0.4, 1.2), tuned(near, "shampoo", 0.6, 0.6)]
-    opposite = [tuned(far, "soap", 0.1, 0.9), tuned(far, "kl", 0.4, 1.2), tuned(far, "shampoo", 0.6, 0.6)]
-    promises = promise_of_presets([*members, *opposite], near)
-    assert sorted(promises, key=lambda name: -promises[name]) == ["kl", "soap", "shampoo"]
-    at_far = promise_of_presets([*members, *opposite], far)
-    assert sorted(at_far, key=lambda name: -at_far[name]) == ["soap", "kl", "shampoo"]
-    turned = [
-        dataclasses.replace(
-            one,
-            is_minimised=False,
-            trials=tuple(dataclasses.replace(trial, value=-(trial.value or 0.0)) for trial in one.trials),
-        )
-        for one in members
-    ]
-    assert max(turned_promises := promise_of_presets(turned, near), key=lambda name: turned_promises[name]) == "kl"
-    alone = tuned(situation(width=128), "soap", 0.1, 2.0)  # compares nothing
-    assert promise_of_presets([*members, alone], near) == promise_of_presets(members, near)
-    assert promise_of_presets([members[0], alone], near) == {}
-
-
 def test_a_projects_own_trials_put_their_preset_first() -> None:
     table = table_members("spectral")
     own = dataclasses.replace(table[0], name="mine", job_id="job_1")
@@ -184,8 +157,9 @@ def test_a_projects_own_trials_put_their_preset_first() -> None:
     without = dataclasses.replace(question, own=())
     assert answers(question).of_presets[0].preset == "spectral"
     in_order = [one.preset for one in answers(without).of_presets]
-    promises = promise_of_presets([one for name in FAMILY_MEMBERS for one in table_members(name)], question.target)
-    assert in_order == sorted(FAMILY_MEMBERS, key=lambda name: -promises[name])
+    compared = compared_presets([one for name in FAMILY_MEMBERS for one in table_members(name)], question.target)
+    assert compared is not None
+    assert in_order == [one.preset for one in compared.presets]
 
 
 def test_nothing_is_said_of_presets_that_no_model_compares() -> None:

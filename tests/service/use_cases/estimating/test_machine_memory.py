@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from service.use_cases.estimating.machine_memory import (
     memory_of_this_machine,
     usable_cpus,
 )
-from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
+from service.use_cases.estimating.memory_estimates import check_workload, predict_job
 from tests.support.service.scenarios import specification
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -40,10 +39,10 @@ def test_a_job_for_which_the_machine_is_far_too_small_is_refused_unless_it_insis
     check_workload(_plan(**huge), is_local=False, start_seconds=PATIENCE_SECONDS)
     insists = _plan(**huge, resources={"beyond_memory": True})
     check_workload(insists, start_seconds=PATIENCE_SECONDS)
-    estimate = estimate_memory(_plan(**huge), start_seconds=PATIENCE_SECONDS)
+    estimate = predict_job(_plan(**huge), start_seconds=PATIENCE_SECONDS).memory
     assert estimate.is_machine_limit
     assert estimate.spaces[Phase.SEARCH].fits_nowhere
-    estimate = estimate_memory(insists, start_seconds=PATIENCE_SECONDS)
+    estimate = predict_job(insists, start_seconds=PATIENCE_SECONDS).memory
     assert (estimate.is_machine_limit, estimate.limit_bytes) == (False, None)
 
 
@@ -51,7 +50,7 @@ def test_a_job_for_which_the_machine_is_far_too_small_is_refused_unless_it_insis
 @pytest.mark.usefixtures("warm_process")
 def test_a_dry_run_says_that_the_workloads_code_fails_in_a_step() -> None:
     failing = _plan(workload={"name": "tests.support.trainers.broken_workloads:Raises"})
-    estimate = estimate_memory(failing, start_seconds=PATIENCE_SECONDS)
+    estimate = predict_job(failing, start_seconds=PATIENCE_SECONDS).memory
     assert estimate.step_fails
     assert str(estimate.activations_problem).startswith("KeyError: ")
     told = estimate_lines(
@@ -85,7 +84,7 @@ def test_a_job_whose_trials_take_more_cpus_than_the_machine_has_is_taken_with_a_
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("check", [check_workload, partial(estimate_memory, data_are_here=True)])
+@pytest.mark.parametrize("check", [check_workload, lambda *a, **k: predict_job(*a, data_are_here=True, **k).memory])
 def test_a_rank_with_a_gpu_is_warned_of_where_torch_sees_none(check: Callable[..., MemoryEstimate]) -> None:
     plan = _plan(workload={"name": "digits-mlp"}, resources={"gpus_per_worker": 1})
     found = check(plan, start_seconds=PATIENCE_SECONDS)
@@ -100,7 +99,7 @@ def test_a_rank_with_a_gpu_is_warned_of_where_torch_sees_none(check: Callable[..
 def test_a_dry_run_says_that_trials_do_not_fit_together(resources: dict[str, int], *, is_limited: bool) -> None:
     wide: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"width": 4000, "depth": 2}}}
     plan = _plan(**wide, resources={"cpus_per_worker": 0.01, **resources}, baseline=None)
-    estimate = estimate_memory(plan, start_seconds=PATIENCE_SECONDS)
+    estimate = predict_job(plan, start_seconds=PATIENCE_SECONDS).memory
     (space,) = estimate.spaces.values()
     machine = memory_of_this_machine()
     assert estimate.machine_bytes == machine

@@ -20,7 +20,7 @@ from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
 from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
 from service.use_cases.estimating import memory_estimates
-from service.use_cases.estimating.memory_estimates import estimate_memory
+from service.use_cases.estimating.memory_estimates import predict_job
 from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable
 from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
@@ -157,7 +157,7 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit_and_activat
     )
     for limit, least, most in ((small - 1, 1.0, 1.0), (large - 1, 0.0, 0.99), (large, 0.0, 0.0)):
         limited = plan(search_space=space, resources={"memory_per_worker": limit}, confirmation={"num_seeds": 4})
-        estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)
+        estimate = predict_job(limited, start_seconds=PATIENCE_SECONDS).memory
         assert estimate.problem is None
         of_search = estimate.spaces[Phase.SEARCH]
         assert estimate.limit_bytes == limit
@@ -238,7 +238,7 @@ def test_nothing_is_left_open_where_no_process_can_be_started(tmp_path: Path, mo
 @pytest.mark.usefixtures("warm_process")
 def test_of_a_model_that_takes_long_to_build_some_points_are_predicted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_estimates, "SAMPLED_AFTER_SECONDS", 0.0)
-    estimate = estimate_memory(plan(), start_seconds=PATIENCE_SECONDS)
+    estimate = predict_job(plan(), start_seconds=PATIENCE_SECONDS).memory
     assert {side: space.num_points > 1 for side, space in estimate.spaces.items()} == dict.fromkeys(
         (Phase.SEARCH, "adamw"), True
     )

@@ -12,7 +12,7 @@ from service.errors import InvalidInput
 from service.faults import InvalidInputs
 from service.specification.planning import JobPlan, plan_job
 from service.use_cases.estimating import memory_estimates
-from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
+from service.use_cases.estimating.memory_estimates import check_workload, predict_job
 from tests.support.service.scenarios import specification
 from tests.support.trainers import picky_model, small_data
 from tests.support.waiting import PATIENCE_SECONDS
@@ -31,7 +31,7 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
     depth = {"type": "categorical", "name": "workload.depth", "choices": [2, 0, 1, -1]}
     dropout = {"type": "float", "name": "workload.dropout", "low": 0.0, "high": 1.0}
     found = searched(depth, dropout)
-    for check in (check_workload, partial(estimate_memory, data_are_here=True)):
+    for check in (check_workload, partial(predict_job, data_are_here=True)):
         with pytest.raises(InvalidInputs) as caught:
             check(found, start_seconds=PATIENCE_SECONDS)
         assert [fault.field for fault in caught.value.found] == [
@@ -40,7 +40,9 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
             "search_space.parameters[1].high",
         ]
         assert caught.value.message.startswith("workload.depth = 0: depth must be an integer >= 1, got 0")
-    assert estimate_memory(found, start_seconds=PATIENCE_SECONDS).problem is None  # there it may be another's workload
+    assert (
+        predict_job(found, start_seconds=PATIENCE_SECONDS).memory.problem is None
+    )  # there it may be another's workload
 
     wrong = {"workload.dropout": 2}
     width = {"type": "integer", "name": "workload.width", "low": 32, "high": 512, "default": 34}
@@ -82,7 +84,7 @@ def test_a_value_that_only_the_model_refuses_is_told_by_its_place(monkeypatch: p
         ((3, 4), {}, "search_space", "its default trial, with workload.width = 3, is impossible: refused by the model"),
         ((3, 4), {"scale": 2.0}, "workload.options", "; the default trial has workload.width = 3"),
     ):
-        for check in (check_workload, partial(estimate_memory, data_are_here=True)):
+        for check in (check_workload, partial(predict_job, data_are_here=True)):
             with pytest.raises(InvalidInput, match=r"ValueError: the width must be even, got [35] ") as refused:
                 check(searched(*widths, **options), start_seconds=PATIENCE_SECONDS)
             assert refused.value.field == field
@@ -90,7 +92,7 @@ def test_a_value_that_only_the_model_refuses_is_told_by_its_place(monkeypatch: p
     monkeypatch.setattr(memory_estimates, "NUM_SAMPLES", 12)
     for seconds in ("MIN_SAMPLE_SECONDS", "POINT_SECONDS"):
         monkeypatch.setattr(memory_estimates, seconds, PATIENCE_SECONDS)
-    estimate = estimate_memory(searched(4, 5), start_seconds=PATIENCE_SECONDS)  # where the data are elsewhere
+    estimate = predict_job(searched(4, 5), start_seconds=PATIENCE_SECONDS).memory  # where the data are elsewhere
     assert 3 < estimate.spaces[Phase.SEARCH].num_points < 12, "those that are not refused, which are drawn by a seed"
 
 
@@ -117,7 +119,7 @@ def test_choices_of_an_argument_that_the_optimizer_refuses_with_all_others_are_t
 
     nesterov = choice("nesterov", False, True)
     momentum = {"type": "float", "name": "momentum", "low": 0.0, "high": 0.9, "default": 0.0}
-    for check in (check_workload, estimate_memory):
+    for check in (check_workload, predict_job):
         with pytest.raises(InvalidInput, match=r"nesterov = True: .*needs momentum > 0, got .*momentum=0.0") as caught:
             check(searched(nesterov), start_seconds=PATIENCE_SECONDS)
         assert caught.value.field == "search_space.parameters[0].choices[1]"
