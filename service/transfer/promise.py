@@ -13,9 +13,11 @@ from pydantic.dataclasses import dataclass
 from service.transfer.pooled import PoolMember, added_noise
 from service.transfer.situation import Situation, distance
 
-NUM_ROUNDS = 100
-"""Rounds in which the levels of presets and of models are found in turn, by judgement: where every model was tuned with
-the same presets, one is enough."""
+MAX_ROUNDS = 100
+"""Rounds in which the levels of presets and of models are found in turn, at most, by judgement: where every model was
+tuned with the same presets, one is enough."""
+SETTLED = 1e-9
+"""Change of all levels in a round from which on no other one follows."""
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
@@ -78,14 +80,16 @@ def compared_presets(members: Sequence[PoolMember], target: Situation) -> Preset
 def _levels(best: Sequence[Mapping[str, float]], weights: Sequence[float]) -> dict[str, float]:
     """The level of each preset: with that of a model added, the best trials are as near to it as can be."""
     levels = {name: 0.0 for of_model in best for name in of_model}
-    for _ in range(NUM_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         sums, counted = dict.fromkeys(levels, 0.0), dict.fromkeys(levels, 0.0)
         for of_model, weight in zip(best, weights, strict=True):
             level = statistics.fmean(value - levels[name] for name, value in of_model.items())
             for name, value in of_model.items():
                 sums[name] += weight * (value - level)
                 counted[name] += weight
-        levels = {name: sums[name] / counted[name] for name in levels}
+        before, levels = levels, {name: sums[name] / counted[name] for name in levels}
+        if all(abs(levels[name] - before[name]) < SETTLED for name in levels):
+            break
     return levels
 
 

@@ -13,6 +13,7 @@ from service.store.models import Job
 from service.store.repositories import InsightsRepository, TrialColumnsRepository
 from service.store.session import Session
 from service.use_cases.progress import JobProgress
+from service.use_cases.untuned.presets import better_preset
 
 
 def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: Evidence | None) -> list[HealthCard]:
@@ -39,6 +40,7 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
             training_seconds=0.0 if job.is_external else progress.training_seconds,
             elapsed_seconds=progress.seconds_elapsed or 0.0,
             parallel_trials=specification.resources.parallel_trials or 1,
+            better_preset=better_preset(session, job) if is_over and evidence is not None else None,
         )
     )
 

@@ -34,6 +34,8 @@ class HealthKind(StrEnum):
     """Early values of trials say little of what they have in the end."""
     STILL_IMPROVING = "still_improving"
     """The budget ended while better configs were still being found."""
+    ANOTHER_PRESET = "another_preset"
+    """On tuned models like the job's, another preset did clearly better than the searched one."""
     DEVICES_IDLE = "devices_idle"
     """Trials trained for a small part of the time only."""
 
@@ -80,6 +82,19 @@ class SearchedTrial:
 
 
 @plain(frozen=True, slots=True)
+class BetterPreset:
+    """The preset that did best on tuned models like a job's, beside the searched one."""
+
+    name: str
+    searched: str
+    loss_ratio: float
+    """Its best loss over that of the searched one, the geometric mean over these models, after equally many steps."""
+    num_models: int
+    octaves: float
+    """The distance of the nearest of them."""
+
+
+@plain(frozen=True, slots=True)
 class SearchedJob:
     """A job that has ended, or still runs, as the checks of its health see it."""
 
@@ -104,6 +119,8 @@ class SearchedJob:
     """Time that the job ran."""
     parallel_trials: int = 1
     """Trials that it was to train at once, at least."""
+    better_preset: BetterPreset | None = None
+    """None: none is known that the model was not tuned with."""
 
     @property
     def of_search(self) -> list[SearchedTrial]:

@@ -37,6 +37,9 @@ TELLING = 0.3
 """Rank correlation of early values with the last ones, below which early ones tell next to nothing."""
 BUSY = 0.5
 """Share of the time that trials trained, below which devices were idle."""
+CLEARLY_BETTER = 0.9
+"""Loss of another preset over that of the searched one on similar models, below which it is worth a try, by judgement:
+over the 14 models of the table such a mean has a standard error of up to a tenth."""
 MIN_ELAPSED_SECONDS = 120.0
 """A shorter job is mostly start."""
 IN_A_CLONE = "In a clone of the job ('Edit and clone' on its page)"
@@ -53,6 +56,7 @@ def health_of(job: SearchedJob) -> list[HealthCard]:
         _many_diverged(job),
         _early_values_mislead(job),
         _still_improving(job),
+        _another_preset(job),
         _devices_idle(job),
     )
     cards = [card for card in found if card is not None]
@@ -245,6 +249,21 @@ def _still_improving(job: SearchedJob) -> HealthCard | None:
         f"better values than all before{by}.",
         "Give it more trials, or time, with 'Change budget', and resume it (shampoo-tuner budget JOB num_trials=N "
         "--resume): it goes on with what it knows.",
+    )
+
+
+def _another_preset(job: SearchedJob) -> HealthCard | None:
+    better = job.better_preset
+    if better is None or better.loss_ratio > CLEARLY_BETTER:
+        return None
+    models = counted(better.num_models, "tuned model")
+    return HealthCard(
+        HealthKind.ANOTHER_PRESET,
+        Severity.HINT,
+        f"Another preset may suit the model better: on {models} near this one, the nearest {better.octaves:.1f} "
+        f"octaves away, the best trials of {better.name} had {better.loss_ratio:.2f} times the loss of those of "
+        f"{better.searched}, after equally many steps.",
+        f"{IN_A_CLONE}, search that one (shampoo-tuner clone JOB search_space={better.name}).",
     )
 
 

@@ -46,7 +46,7 @@ def configs_for(
         row = RecommendationRepository(session).of_job(proxy_job)
         if row is None or project not in (None, row.project):
             raise InvalidInput("proxy_job", f"no job {proxy_job!r} has a recommendation here: it has to end first")
-        situation = next((found for _, found in _with_situations(session, [row])), None)
+        situation = next((found for _, found in with_situations(session, [row])), None)
         if situation is None:
             raise InvalidInput("proxy_job", f"the shape of the model that {proxy_job} tuned is not known")
         (proxy,) = _candidates(row, situation, with_baselines=False)
@@ -93,7 +93,7 @@ def stored_candidates(
     """
     answers = RecommendationRepository(session).find(RecommendationQuery(project=project), limit=LOOKED_AT)
     placed = sorted(
-        _with_situations(session, [answer.row for answer in answers]),
+        with_situations(session, [answer.row for answer in answers]),
         key=lambda entry: distance(entry[1], target).total,
     )
     return [
@@ -103,7 +103,7 @@ def stored_candidates(
     ]
 
 
-def _with_situations(
+def with_situations(
     session: Session, rows: Sequence[RecommendationRow]
 ) -> Iterator[tuple[RecommendationRow, Situation]]:
     """Recommendations with the situations that they are for; those without a known situation are left out."""

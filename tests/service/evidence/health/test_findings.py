@@ -11,7 +11,7 @@ import pytest
 from search_spaces import SearchSpace
 from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence.health.cards import HealthKind, SearchedJob, SearchedTrial, Severity
+from service.evidence.health.cards import BetterPreset, HealthKind, SearchedJob, SearchedTrial, Severity
 from service.evidence.health.findings import health_of
 from service.evidence.insights import DivergedBeyond, EarlyLate, ParameterInsight, SafeRange, SideInsights
 from service.evidence.types import BaselineBest, Evidence
@@ -212,3 +212,15 @@ def test_warnings_come_first() -> None:
     job = searched([*SPREAD[:6], None, None, None], evidence=confirmed([0.30, 0.31, 0.32], [0.60, 0.61, 0.62]))
     assert kinds(job)[0] is HealthKind.BASELINE_NOT_REPRODUCED
     assert kinds(job)[-1] is HealthKind.MANY_DIVERGED
+
+
+def test_another_preset_is_advised_if_it_was_clearly_better_on_models_like_this_one() -> None:
+    better = BetterPreset("kl", "shampoo", 0.82, 14, 1.44)
+    (card,) = health_of(searched(better_preset=better))
+    assert (card.kind, card.severity) == (HealthKind.ANOTHER_PRESET, Severity.HINT)
+    assert card.sentence == (
+        "Another preset may suit the model better: on 14 tuned models near this one, the nearest 1.4 octaves away, the "
+        "best trials of kl had 0.82 times the loss of those of shampoo, after equally many steps."
+    )
+    assert "shampoo-tuner clone JOB search_space=kl" in card.advice
+    assert health_of(searched(better_preset=dataclasses.replace(better, loss_ratio=0.93))) == []
