@@ -216,7 +216,7 @@ def of_unequal_time(pairs: Sequence[Pair]) -> list[Caveat]:
         return []
     told = (
         f"The recommended config's trainings took {ratio:.2f} times as long as those of the baseline's best, and were "
-        "to take equally long by the times of a step that were measured first: the machines did other work, or their "
-        "steps became slower."
+        "to take equally long by the times of a step that were measured first: the machines did other work, some steps "
+        "became slower, or the trainings are so short that their first steps weigh."
     )
     return [Caveat(CaveatKind.UNEQUAL_TIME, told)]

@@ -143,7 +143,8 @@ class _Timing:
                     one = rest[0]
                     if not one.failure and (not one.seconds or one.is_short):
                         num = sum(bool(other.seconds or other.failure) for other in timed)
-                        self._tell(f"the time of a step is measured first: {num} of {len(timed)} configs so far")
+                        turn = f", turn {len(one.seconds) + 1} of {ROUNDS}" if one.seconds else ""
+                        self._tell(f"the time of a step is measured first: {num} of {len(timed)} configs so far{turn}")
                         if not self._time(group, one):
                             break
                     rest.pop(0)

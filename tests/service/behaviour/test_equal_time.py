@@ -77,6 +77,7 @@ def test_trials_have_steps_by_the_time_of_one_that_is_measured_first(service: Se
         assert (num_steps < 20) == (trial.parameters.get(PACE) == 0.06)
     told = [waiting for waiting in service.waits(job_id) if waiting is not None and "time of a step" in waiting]
     assert told[0] == "the time of a step is measured first: 0 of 3 configs so far"
+    assert told[-1] == "the time of a step is measured first: 3 of 3 configs so far, turn 3 of 3"
     assert job.waiting_for is None
     assert submission_of(job)["step_times"] == []  # of a clone, which may run elsewhere
     with service.database.reading() as session:
