@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -49,13 +50,17 @@ class NoHome(ServiceError):
 
 
 def _default_data_directory() -> Path:
-    try:
-        return Path(platformdirs.user_data_dir("shampoo-tuner"))
-    except RuntimeError as error:  # neither HOME nor an entry for the user, as for a number in a container
+    found = Path()
+    # With neither HOME nor an entry for the user, as for a number in a container, platformdirs before 4.12 answers with
+    # a path that begins with ~, and later with an error.
+    with suppress(RuntimeError):
+        found = Path(platformdirs.user_data_dir("shampoo-tuner"))
+    if not found.is_absolute():
         raise NoHome(
             f"there is no home for the data directory: --data-dir or {ENV_PREFIX}DATA_DIR names another, and so does "
             "HOME"
-        ) from error
+        )
+    return found
 
 
 def _expanded(path: Path) -> Path:
