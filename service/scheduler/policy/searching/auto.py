@@ -229,7 +229,7 @@ class AutoSearch:
         self._nothing_left = False
         vector = self._encoding.encode(parameters)
         branch = tuple(vector[self._encoding.is_branching])
-        self._trials[number] = ModelledTrial(number, parameters, vector, branch, self._rungs.first)
+        self._trials[number] = ModelledTrial(number, self._encoding.decode(vector), vector, branch, self._rungs.first)
 
     def until(self, number: int) -> int | None:
         goal = self._trials[number].goal
@@ -264,9 +264,10 @@ class AutoSearch:
             trial.forgotten = not trial.failed and self._rungs.at_first(trial.curve) is None
 
     def _is_tried(self, vector: Array) -> bool:
-        """True if a trial has the config of a snapped vector: floats are rounded to few digits."""
-        parameters = self._encoding.decode(vector)
-        return any(trial.parameters == parameters for trial in self._trials.values())
+        """True if a trial has the config of a snapped vector, both with floats of few digits: those of a moved or a
+        proposed config may have more."""
+        rounded = self._encoding.decode(vector)
+        return any(trial.rounded == rounded for trial in self._trials.values())
 
     def _new(self, number: int, vector: Array) -> New:
         parameters = self._encoding.decode(self._encoding.snap(vector[None])[0])

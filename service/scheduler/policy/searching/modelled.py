@@ -29,7 +29,8 @@ together, only the model's own deviations count. By judgement."""
 @dataclass(slots=True)
 class ModelledTrial:
     number: int
-    parameters: Mapping[str, Scalar]
+    rounded: Mapping[str, Scalar]
+    """Its config as the search would begin it, with floats of few digits."""
     vector: Array
     branch: tuple[float, ...]
     """The positions of the choices that activate other parameters, such as the member of a family; empty if there are

@@ -171,7 +171,7 @@ def test_divergence_teaches_where_not_to_go() -> None:
     policy = auto()
     problem = Problem(objective, LINE, Direction.MAXIMIZE, STEPS, best=0.5, median=0.25, diverged_share=0.5)
     assert simulate(policy, problem, num_workers=1, budgets=[8, 20])[0] < 0.1
-    late = [trial.parameters["lr"] for trial in list(policy.search._trials.values())[NUM_DESIGN + 8 :]]
+    late = [trial.rounded["lr"] for trial in list(policy.search._trials.values())[NUM_DESIGN + 8 :]]
     assert np.mean([isinstance(lr, float) and lr > 0.6 for lr in late]) < 0.25
 
 
@@ -219,7 +219,7 @@ def test_a_restored_search_goes_on_with_what_was_under_way() -> None:
             TrialHistory(
                 trial.number,
                 Phase.SEARCH,
-                trial.parameters,
+                trial.rounded,
                 state,
                 None,
                 () if trial.final is None else (trial.final,),
@@ -234,7 +234,7 @@ def test_a_restored_search_goes_on_with_what_was_under_way() -> None:
     restored.restore(history)
     for number, trial in policy.search._trials.items():
         other = restored.search._trials[number]
-        assert (other.curve, other.final, other.parameters) == (trial.curve, trial.final, trial.parameters)
+        assert (other.curve, other.final, other.rounded) == (trial.curve, trial.final, trial.rounded)
     asked = restored.ask()
     if isinstance(running, Start):
         assert asked == Resume(running.number, Phase.SEARCH, running.parameters, FIRST_RUNG)

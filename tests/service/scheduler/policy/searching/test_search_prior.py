@@ -67,6 +67,17 @@ def test_known_configs_are_tried_first() -> None:
     assert BEST not in without
 
 
+def test_a_known_config_that_was_begun_with_all_its_digits_is_not_tried_again() -> None:
+    exact: dict[str, Scalar] = {"lr": 0.0312345, "weight_decay": 0.2123456, "eps": 1e-9}
+    search = AutoSearch(
+        SPACE, direction=Direction.MINIMIZE, max_steps=10, known=[KnownConfig(exact, 1.0), KnownConfig(BEST, 2.0)]
+    )
+    search.begin(0, exact)
+    chosen = search.choose(1, may_start=True)
+    assert isinstance(chosen, New)
+    assert chosen.parameters == BEST
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_good_prior_is_ahead_from_the_first_trials_on(seed: int) -> None:
     near: dict[str, Scalar] = {**BEST, "lr": 0.015}
