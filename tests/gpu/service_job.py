@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,6 @@ class TuningJob:
     recommended: str | None
     """The Python of the config."""
     gpus_per_worker: float = 0.0
-    left_running: tuple[str, ...] = ()
-    """Processes of the service that outlived it."""
 
     @property
     def problem(self) -> str | None:
@@ -72,8 +70,6 @@ class TuningJob:
             found.append(f"its memory was not told: {self._memory}")
         elif self.predicted_bytes > self.peak_bytes:
             found.append(f"a trial was to need more than it did: {self._memory}")
-        if self.left_running:
-            found.append("left running: " + ", ".join(self.left_running))
         return "; ".join(found) or None
 
     @property
@@ -103,54 +99,88 @@ class TrialEnds:
     """The state of each trial, or the reason why it failed."""
     why: str
     """The words of the service for each that failed, with the end of the job's log."""
-    left_running: tuple[str, ...]
 
     @property
     def problem(self) -> str | None:
-        found = []
-        if (self.state, self.ends) != (JobState.SUCCEEDED.value, ENDS):
-            found.append(f"the job {self.state}, with trials {self.ends} in place of {ENDS}: {self.why}")
-        if self.left_running:
-            found.append("left running: " + ", ".join(self.left_running))
-        return "; ".join(found) or None
+        if (self.state, self.ends) == (JobState.SUCCEEDED.value, ENDS):
+            return None
+        return f"the job {self.state}, with trials {self.ends} in place of {ENDS}: {self.why}"
 
     @property
     def summary(self) -> str:
         return f"{self.state}, with trials " + ", ".join(self.ends)
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceEnd:
+    """The end of the service that has run the jobs."""
+
+    left_running: tuple[str, ...]
+    """Its processes that outlived it."""
+
+    @property
+    def problem(self) -> str | None:
+        return "left running: " + ", ".join(self.left_running) if self.left_running else None
+
+    @property
+    def summary(self) -> str:
+        return f"{len(self.left_running)} processes are left running"
+
+
 def tasks(device: str, *, is_tiny: bool) -> list[Task]:
-    """Jobs whose trials have a GPU each, and that share one; without a GPU, one of CPU ranks."""
+    """Jobs whose trials have a GPU each, and that share one; without a GPU, one of CPU ranks.
+
+    A single service runs them all: its imports take longer than a job.
+    """
     shares = {"a GPU for a trial": 1.0, "half a GPU for a trial": 0.5} if device == "cuda" else {"CPU ranks": 0.0}
     seconds = PATIENT_JOB_SECONDS if is_tiny else JOB_SECONDS
     limit = seconds + SERVICE_SECONDS
     found = [
-        Task("tuning job", name, tuning_job, (gpus, is_tiny, seconds), limit_seconds=limit, is_alone=True)
+        Task("tuning job", name, tuning_job, (gpus, is_tiny, seconds), limit_seconds=limit)
         for name, gpus in shares.items()
     ]
     gpus = max(shares.values())
     name = "a trial that diverges and one out of memory"
-    found.append(Task("tuning job", name, failing_trials, (gpus, seconds), limit_seconds=limit, is_alone=True))
+    found.append(Task("tuning job", name, failing_trials, (gpus, seconds), limit_seconds=limit))
+    found.append(Task("tuning job", "the end of the service", end_service, limit_seconds=limit))
     return found
 
 
-@contextmanager
-def _service(left_running: list[str]) -> Iterator[tuple[Client, Settings]]:
-    """A service of its own; the names of processes that outlive it end up in `left_running`."""
-    with tempfile.TemporaryDirectory(prefix="gpu-service-") as directory:
-        settings = Settings(data_dir=Path(directory), database_url=None, checkpoint_directory=None, port=0)
-        with running_service(settings) as url, Client(url) as client:
-            yield client, settings
-        left = process_tree.marked(f"{ENV_PREFIX}DATA_DIR", lambda value: value == directory)
-        left_running.extend(sorted(process.name() for process in left))
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """A service that this process has started."""
+
+    client: Client
+    settings: Settings
+    directory: tempfile.TemporaryDirectory[str]
+    running: ExitStack
+
+
+@functools.cache
+def _service() -> _Service:
+    """The service of all figures that this process takes, from the first on; a process in place of one that was ended
+    starts another."""
+    directory = tempfile.TemporaryDirectory(prefix="gpu-service-")
+    settings = Settings(data_dir=Path(directory.name), database_url=None, checkpoint_directory=None, port=0)
+    with ExitStack() as stack:
+        client = stack.enter_context(Client(stack.enter_context(running_service(settings))))
+        return _Service(client, settings, directory, stack.pop_all())
+
+
+def end_service() -> ServiceEnd:
+    """Stops the service, and looks for what it has left."""
+    service = _service()
+    service.running.close()
+    left = process_tree.marked(f"{ENV_PREFIX}DATA_DIR", lambda value: value == service.directory.name)
+    service.directory.cleanup()
+    return ServiceEnd(tuple(sorted(process.name() for process in left)))
 
 
 def tuning_job(gpus_per_worker: float, is_tiny: bool, seconds: float) -> TuningJob:
-    """A job of a service of its own, submitted, waited for so long, and with it what it recommends."""
-    left: list[str] = []
-    with _service(left) as (client, settings):
-        found = _job(client, settings, _specification(gpus_per_worker, is_tiny=is_tiny), seconds)
-    return dataclasses.replace(found, gpus_per_worker=gpus_per_worker, left_running=tuple(left))
+    """A job, submitted, waited for so long, and with it what it recommends."""
+    service = _service()
+    found = _job(service.client, service.settings, _specification(gpus_per_worker, is_tiny=is_tiny), seconds)
+    return dataclasses.replace(found, gpus_per_worker=gpus_per_worker)
 
 
 def failing_trials(gpus_per_worker: float, seconds: float) -> TrialEnds:
@@ -172,18 +202,13 @@ def failing_trials(gpus_per_worker: float, seconds: float) -> TrialEnds:
         "training": {"num_steps": 20},
         "resources": {"gpus_per_worker": gpus_per_worker},
     }
-    left: list[str] = []
-    with _service(left) as (client, settings):
-        job: JobRead = client.submit(specification, name="gpu")
-        try:
-            job = client.wait(job.id, timeout_seconds=seconds)
-        except WaitedTooLong as error:
-            job = error.job
-        trials = sorted(client.trials(job.id), key=lambda trial: trial.number)
-        why = "; ".join(trial.detail for trial in trials if trial.detail)
-        why = f"{job.failure or why}\n{_end_of_log(settings, job.id)}"
+    client, settings = _service().client, _service().settings
+    job = _waited_for(client, specification, seconds)
+    trials = sorted(client.trials(job.id), key=lambda trial: trial.number)
+    why = "; ".join(trial.detail for trial in trials if trial.detail)
+    why = f"{job.failure or why}\n{_end_of_log(settings, job.id)}"
     ends = tuple((trial.state if trial.reason is None else trial.reason).value for trial in trials)
-    return TrialEnds(job.state.value, ends, why, tuple(left))
+    return TrialEnds(job.state.value, ends, why)
 
 
 def _specification(gpus_per_worker: float, *, is_tiny: bool) -> dict[str, Any]:
@@ -208,13 +233,19 @@ def _predicted(client: Client, specification: dict[str, Any]) -> SpaceMemory | N
     return predicted
 
 
+def _waited_for(client: Client, specification: dict[str, Any], seconds: float) -> JobRead:
+    """A job of this specification at its end; one that takes longer is cancelled, so that the next can run."""
+    submitted: JobRead = client.submit(specification, name="gpu")
+    try:
+        return client.wait(submitted.id, timeout_seconds=seconds)
+    except WaitedTooLong as error:
+        client.cancel(submitted.id)
+        return error.job
+
+
 def _job(client: Client, settings: Settings, specification: dict[str, Any], seconds: float) -> TuningJob:
     predicted = _predicted(client, specification)
-    job: JobRead = client.submit(specification, name="gpu")
-    try:
-        job = client.wait(job.id, timeout_seconds=seconds)
-    except WaitedTooLong as error:
-        job = error.job
+    job = _waited_for(client, specification, seconds)
     trials = list(client.trials(job.id))
     completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
     peaks = {

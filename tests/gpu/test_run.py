@@ -87,10 +87,11 @@ def test_every_stage_runs_on_a_cpu(
     assert job["state"] == "succeeded"
     assert job["num_completed"] == job["num_trials"] == 2
     assert "from shampoo import Shampoo" in job["recommended"] or "AdamW" in job["recommended"]
-    assert job["left_running"] == []
     assert 0 < job["activation_bytes"] < job["predicted_bytes"] < job["peak_bytes"]
     [losing] = _values(files["service"], "TrialEnds").values()
     assert losing["ends"] == ["completed", "diverged", "infeasible"]
+    [end] = _values(files["service"], "ServiceEnd").values()
+    assert end["left_running"] == []
 
     for model in MODELS:
         times = _values(files[f"speed-{model}"], "StepTimes")
@@ -145,14 +146,14 @@ def test_two_ranks_make_the_report_that_is_to_be_sent(tmp_path: Path) -> None:
     assert all(" | ".join((one["member"], one["what"])) in shown for one in found["comparisons"])
 
 
-@pytest.mark.processes
-def test_when_the_time_is_up_the_file_says_what_was_left_out(tmp_path: Path) -> None:
-    shown = _run("speed", "gpt2", *TINY, "--minutes", "0", out=tmp_path)
-    assert shown.returncode == 3, shown.stderr
+def test_when_the_time_is_up_the_file_says_what_was_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run_here(monkeypatch, "speed", "gpt2", *TINY, "--minutes", "0", out=tmp_path) == 3
     content = _read(tmp_path / "speed-gpt2.json")
     assert content["figures"] == {}
     assert content["left_out"]["steps of gpt2: soap"] == "the time was up"
-    assert "left out: steps of gpt2: soap: the time was up" in shown.stdout
+    assert "left out: steps of gpt2: soap: the time was up" in capsys.readouterr().out
 
 
 def test_options_alone_ask_for_all_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

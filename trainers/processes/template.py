@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainers.processes.ending import without_taking_down_modules
 from trainers.processes.orphans import adopt_orphans, children
 from trainers.processes.starting import NUMBER_BYTES
 
@@ -204,4 +205,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with without_taking_down_modules():
+        sys.exit(main())

@@ -43,6 +43,7 @@ from service.monitoring.logs import set_up_job_log
 from service.scheduler.cluster import process_tree, worker_exits
 from service.scheduler.cluster.worker_start import ACCEPTED, SOCKET_VARIABLE, STANDARD_STREAMS
 from service.settings import Settings
+from trainers.processes.ending import without_taking_down_modules
 
 logger = logging.getLogger(__name__)
 
@@ -256,4 +257,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with without_taking_down_modules():
+        main()

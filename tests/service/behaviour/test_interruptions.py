@@ -46,6 +46,12 @@ def service(_interrupted: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> 
     yield from for_one_test(_interrupted, monkeypatch)
 
 
+@pytest.fixture(scope="module")
+def code_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the worker that may run code, from which it imports."""
+    return tmp_path_factory.mktemp("code")
+
+
 def have_worker(service: ServiceProcesses) -> None:
     """Starts a worker if none lives."""
     if all(worker.poll() is not None for worker in service.workers):
@@ -131,27 +137,10 @@ if "trainers.workloads.describe" in sys.orig_argv:
 """A workload whose description fails once, as on a machine that is short of memory."""
 
 
-def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
-    service: ServiceProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "described.py").write_text(DESCRIBED.format(asked=str(tmp_path / "asked")))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
-    service.start_worker()
-    job_id = service.submit({**specification(num_trials=1), "workload": {"name": "described:Described"}})
-    job, [trial] = service.finish(job_id)
-    assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.failure
-    assert (trial.state, trial.runs) == (TrialState.COMPLETED, 1)
-    log = (service.data_dir / "logs" / f"{job_id}.log").read_text()
-    assert "killed" in log or "SIGKILL" in log, service.logs()
-
-
 def test_a_job_that_names_code_waits_for_a_worker_that_may_run_it(
-    service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch
+    service: ServiceProcesses, code_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for worker in service.workers:
-        worker.terminate()
-        worker.wait(PATIENCE_SECONDS)
+    """The first of these tests, as all others can take the worker that it leaves."""
     service.start_worker()
     refusing = service.workers[-1]
     own = {"workload": {"name": "tests.support.trainers.broken_workloads:Sound"}, "confirmation": None}
@@ -160,11 +149,27 @@ def test_a_job_that_names_code_waits_for_a_worker_that_may_run_it(
     assert ordinary.state is JobState.SUCCEEDED, ordinary.failure
     assert (service.job(named).state, service.job(named).attempt) == (JobState.QUEUED, 0)
     monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
+    monkeypatch.chdir(code_directory)
     service.start_worker()
     job, [trial] = service.finish(named)
     refusing.terminate()  # the tests below are about one worker
     refusing.wait(PATIENCE_SECONDS)
     assert (job.state, job.attempt, trial.state) == (JobState.SUCCEEDED, 1, TrialState.COMPLETED), job.failure
+
+
+def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
+    service: ServiceProcesses, code_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code_directory / "described.py").write_text(DESCRIBED.format(asked=str(tmp_path / "asked")))
+    monkeypatch.chdir(code_directory)
+    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
+    have_worker(service)
+    job_id = service.submit({**specification(num_trials=1), "workload": {"name": "described:Described"}})
+    job, [trial] = service.finish(job_id)
+    assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.failure
+    assert (trial.state, trial.runs) == (TrialState.COMPLETED, 1)
+    log = (service.data_dir / "logs" / f"{job_id}.log").read_text()
+    assert "killed" in log or "SIGKILL" in log, service.logs()
 
 
 def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProcesses) -> None:

@@ -12,7 +12,7 @@ from service.domain import JobState
 from service.store.models import Worker
 from service.store.session import Database
 from tests.service.scheduler.test_job_run import specification
-from tests.support.service.service_process import PLUGIN, ServiceProcesses, is_running
+from tests.support.service.service_process import NO_CLUSTER, PLUGIN, ServiceProcesses, is_running
 
 pytestmark = pytest.mark.services
 
@@ -38,6 +38,7 @@ def test_a_job_stays_with_its_worker_whose_clock_is_behind_and_that_of_a_free_on
         service.start_worker(seconds_ahead=-HOUR)
         job_id = service.submit(specification(num_trials=1, options=service.slowly(0.2)))
         service.wait_for("a run of the job", lambda: is_running(service, job_id))
+        monkeypatch.setenv("RAY_ADDRESS", NO_CLUSTER)  # the free worker begins no job
         service.start_worker(seconds_ahead=HOUR)
         service.wait_for("the other worker", lambda: num_registered(service) == 2)
         time.sleep(SEVERAL_LOOKS_SECONDS)

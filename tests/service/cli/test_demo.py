@@ -25,6 +25,7 @@ from service.use_cases.estimating import machine_memory
 from service.use_cases.estimating.control_groups import ControlGroups
 from service.use_cases.estimating.machine_memory import cpus_hold
 from tests.support.service.commands import in_one_line, run
+from tests.support.service.service_process import NO_CLUSTER
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
 
@@ -44,7 +45,9 @@ def _command(data_dir: Path, *options: str) -> list[str]:
 def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(
     tmp_path: Path, number: signal.Signals, after: str, has_ray: bool
 ) -> None:
-    with started(_command(tmp_path / "demo", "--trials", "100"), stdout=subprocess.PIPE) as demo:
+    environment = {**os.environ, **({} if has_ray else {"RAY_ADDRESS": NO_CLUSTER})}
+    command = _command(tmp_path / "demo", "--trials", "100")
+    with started(command, stdout=subprocess.PIPE, env=environment) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if re.match(after, line):

@@ -24,13 +24,11 @@ from service.settings import Settings
 from service.store.migrate import migrate
 from service.store.session import Database
 from service.store.sqlite_file import file_of
+from tests.support.service.service_process import NO_CLUSTER
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.processes.starting import TEMPLATE_MODULE
 
 pytestmark = pytest.mark.services
-
-NO_CLUSTER = "127.0.0.1:1"
-"""No job is run here, and for a cluster that is there already a worker imports half as much ahead."""
 
 
 @dataclass

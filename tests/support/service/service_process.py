@@ -28,6 +28,8 @@ from service.use_cases.submit import create_job
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 LAUNCHER = "service.scheduler.launcher"
+NO_CLUSTER = "127.0.0.1:1"
+"""The `RAY_ADDRESS` of a worker that runs no job: for a cluster that is there already it imports half as much ahead."""
 PLUGIN = Path(__file__).parent / "plugin"
 WRONG_CLOCK = Path(__file__).parent / "wrong_clock"
 """A directory whose `sitecustomize` puts the clock of Python processes forward or back."""

@@ -50,6 +50,18 @@ if "hangs" in sys.argv:
     time.sleep(1000)
 """
 
+ENDING = """
+import atexit, sys
+
+class Told:
+    def __del__(self):
+        print("taken down", flush=True)
+
+told = Told()
+atexit.register(print, "handled")
+sys.exit({status!r})
+"""
+
 # As asyncio from Python 3.12 on: here on every version.
 CLEARED_IN_FORKS = "import os, signal; os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))"
 
@@ -137,6 +149,17 @@ def test_a_fork_has_the_variables_the_directory_and_the_import_path_of_the_one_w
     assert (found["value"], found["text"]) == (None, "on the path")
     (template,) = _templates()
     assert found["parent"] == template.pid
+
+
+@pytest.mark.parametrize(("status", "exit_status"), [(None, 0), (3, 3), ("a message", 1)])
+def test_a_fork_calls_its_exit_handlers_and_does_not_take_down_what_it_has_imported(
+    modules: Path, capfd: pytest.CaptureFixture[str], status: object, exit_status: int
+) -> None:
+    (modules / "ending.py").write_text(ENDING.format(status=status))
+    with started("ending") as (process, output):
+        assert process.wait(LONG_PATIENCE_SECONDS) == exit_status
+        assert output.read_text() == "handled\n"
+    assert capfd.readouterr().err == ("a message\n" if status == "a message" else "")
 
 
 def test_a_fork_that_takes_too_long_is_ended_with_what_it_has_started(modules: Path) -> None:
