@@ -101,9 +101,7 @@ class LeavesAnExpertOut(Sound):
 def test_what_a_step_leaves_out_is_told_how_to_be_in_it() -> None:
     found = outcome("gradient", LeavesAnExpertOut)
     assert found.status == "failed"
-    assert (
-        "no gradient reaches expert.weight, expert.bias. Use them in the loss (0 times their sum will do)" in found.text
-    )
+    assert "no gradient reaches expert.weight, expert.bias. Use them in the loss (0 times the sum of what" in found.text
 
 
 class InitialisesItsModelLate(Sound):
