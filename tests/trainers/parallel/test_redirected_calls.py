@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tests.support.trainers.parallel.own_losses import (
     Trained,
     WithTeacher,
+    adds_up_parameters,
     of_call,
     of_copies,
     of_parts,
@@ -83,3 +84,14 @@ def test_a_loss_uses_a_compiled_model_as_it_does_a_plain_one(monkeypatch: pytest
 def test_a_gradient_that_a_later_step_lacks_is_an_error_that_names_the_parameter(two_ranks: WarmRanks) -> None:
     for message in two_ranks.run(skipped_later, [True, True]):
         assert message.startswith("parameter second.weight and 1 more had a gradient in the first step and none now: ")
+
+
+@pytest.mark.parametrize("mode", ["fsdp2", "simple_fsdp"])
+def test_a_loss_that_uses_parts_of_parameters_is_told_what_to_do(two_ranks: WarmRanks, mode: str) -> None:
+    for message in two_ranks.run(adds_up_parameters, mode):
+        assert "mixed torch.Tensor and DTensor" in message
+        assert "(the loss uses a parameter outside of the call of its module, where this rank has only its" in message
+
+
+def test_a_loss_may_use_parameters_of_replicas(two_ranks: WarmRanks) -> None:
+    assert two_ranks.run(adds_up_parameters, "ddp") == ["", ""]

@@ -123,3 +123,18 @@ def skipped_later(only_first: Sequence[bool]) -> str:
         except RuntimeError as error:
             return str(error)
     return ""
+
+
+def adds_up_parameters(mode: str) -> str:
+    """The error of a loss that adds up the parameters of a layer, instead of calling it."""
+    context = process_group_context()
+    parallel = parallelise(Routed(), cast("Workload", None), trial_config(mode), context)
+    x, _ = share_of(batch_of(0), context)
+    try:
+        with parallel.accumulating(is_last=True):
+            (
+                parallel.forward(x, only_first=False).sum() + 0 * sum(p.sum() for p in parallel.model.parameters())
+            ).backward()
+    except RuntimeError as error:
+        return str(error)
+    return ""
