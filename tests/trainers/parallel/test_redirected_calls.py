@@ -14,12 +14,15 @@ from tests.support.trainers.parallel.own_losses import (
     Trained,
     WithTeacher,
     adds_up_parameters,
+    losses_of_adversaries,
+    of_adversaries,
     of_call,
     of_copies,
     of_parts,
     skipped_later,
     train_with,
 )
+from tests.support.trainers.parallel.training import batch_of
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trials import assert_same_bits
 from trainers.ranks.context import single_process_context
@@ -61,6 +64,21 @@ def test_a_loss_uses_the_model_on_two_ranks_as_on_one(
 ) -> None:
     alone = train_with(make, loss_of, "ddp", single_process_context())
     assert_equals(two_ranks.run(train_with, make, loss_of, mode), alone)
+
+
+def test_two_networks_in_one_model_learn_from_their_own_losses_in_every_mode(two_ranks: WarmRanks) -> None:
+    torch.manual_seed(0)
+    model, batch = two_layers(), batch_of(0)
+    parameters = list(model.parameters())
+    together = torch.autograd.grad(of_adversaries(model, *batch), parameters)
+    generator, critic = losses_of_adversaries(model, *batch)
+    own = torch.autograd.grad(generator, parameters[:2], retain_graph=True)
+    torch.testing.assert_close(together, own + torch.autograd.grad(critic, parameters[2:]))
+
+    alone = train_with(two_layers, of_adversaries, "ddp", single_process_context())
+    for mode in ("ddp", "fsdp2", "simple_fsdp"):
+        for trained in two_ranks.run(train_with, two_layers, of_adversaries, mode):
+            torch.testing.assert_close(trained.parameters, alone.parameters, rtol=0, atol=1e-5)
 
 
 def test_ranks_have_the_same_buffers_if_the_model_is_never_called(two_ranks: WarmRanks) -> None:
