@@ -55,7 +55,10 @@ def check_metrics(step: int, metrics: Mapping[str, float]) -> None:
     """
     for name, value in metrics.items():
         if not is_usable(value):
-            raise Diverged(step, f"{name} is {value:g}{f', beyond {MAX_METRIC:g}' if math.isfinite(value) else ''}")
+            told = f", beyond {MAX_METRIC:g}" if math.isfinite(value) else ""
+            if math.isnan(value):
+                told = " (if it is undefined at times, let evaluate give a number there)"
+            raise Diverged(step, f"{name} is {value:g}{told}")
 
 
 def _blame(model: nn.Module) -> tuple[int, float, str, str] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
@@ -29,6 +30,25 @@ class RunningTrial:
     optimizer: Optimizer
     """The optimizer; with averaging, the `WeightAveraging` around it."""
     precision: MixedPrecision
+    frozen: Sequence[nn.Parameter]
+    """The parameters that were frozen when the optimizer was built, which does not have them."""
+
+    def require_frozen(self) -> None:
+        """Checks that parameters without a place in the optimizer are still frozen: unfrozen, they would never move.
+
+        Raises:
+            ValueError: one is not; the message names it.
+        """
+        if not any(parameter.requires_grad for parameter in self.frozen):
+            return
+        late = {id(parameter) for parameter in self.frozen if parameter.requires_grad}
+        name, *others = [name for name, one in self.parallel.model.named_parameters() if id(one) in late]
+        more = f" and {len(others)} more" if others else ""
+        raise ValueError(
+            f"parameter {name}{more} had been frozen when the optimizer was built: with a gradient now, it would still "
+            "never be trained. Let build_model leave it unfrozen, and until it is to be trained, use x.detach() + 0 * "
+            "x in place of the output x of its part"
+        )
 
     def evaluated_weights(self) -> AbstractContextManager[None]:
         """The parameters hold the weights that are evaluated inside: the averaged ones, if there are."""
@@ -97,4 +117,5 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
         device=context.device,
         scaler=torch.amp.GradScaler(torch.device(context.device).type, enabled=config.precision == "float16"),
     )
-    return RunningTrial(parallel, optimizer, precision)
+    frozen = [parameter for parameter in parallel.model.parameters() if not parameter.requires_grad]
+    return RunningTrial(parallel, optimizer, precision, frozen)

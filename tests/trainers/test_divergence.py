@@ -84,7 +84,12 @@ def test_all_ranks_blame_what_one_of_them_found(two_ranks: WarmRanks, where: int
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(math.nan, "nan"), (2e50, r"2e\+50, beyond 1e\+50"), (-1e300, r"-1e\+300, beyond 1e\+50")]
+    ("value", "told"),
+    [
+        (math.nan, r"nan \(if it is undefined at times, .*\)"),
+        (2e50, r"2e\+50, beyond 1e\+50"),
+        (-1e300, r"-1e\+300, beyond 1e\+50"),
+    ],
 )
 def test_a_metric_that_cannot_be_reckoned_with_is_named(value: float, told: str) -> None:
     check_metrics(4, {"validation_loss": 1e50})

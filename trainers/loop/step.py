@@ -46,6 +46,7 @@ def train_step(
             batch = with_tensors(_next_batch(batches, step, config), partial(_to_device, device=context.device))
             with precision.autocast():
                 loss = training_loss(workload, parallel.forward, batch)
+            trial.require_frozen()
             losses.append(loss.detach())
             if is_last:  # before the backward pass, so that the host learns the result while the device still computes
                 reduction = start_sum_over_ranks(_signals(losses, stopwatch, config, context), context)

@@ -27,7 +27,7 @@ from trainers.ranks.consumer import GivenUp
 from trainers.ranks.context import RankContext, gather_over_ranks
 from trainers.stopwatch import StepInterval, Stopwatch, extra_measurements, next_measurement
 from trainers.trial import build_trial
-from trainers.workload.batches import check_has_examples, train_batches
+from trainers.workload.batches import RankBatches, check_has_examples, train_batches
 from trainers.workload.protocol import CountsEvents
 from trainers.workload.validation_metrics import require_declared
 from trainers.workloads.registry import describe, load
@@ -156,14 +156,16 @@ class _Training:
         if self._randomness is None:
             seed_random(_rank_seed(config.seed, rank=context.rank, step=self.step))
             self._randomness = random_state(context)
-        self._batches = train_batches(
+        batch_size = config.batch_size // config.accumulation_steps
+        batches = train_batches(
             self._workload,
-            batch_size=config.batch_size // config.accumulation_steps,
+            batch_size=batch_size,
             seed=config.seed,
             rank=context.rank,
             world_size=context.world_size,
             start_step=self.step * config.accumulation_steps,
         )
+        self._batches = RankBatches(batches, share=batch_size // context.world_size)
         num_examples = self._workload.num_train_examples
         self._following = partial(next_measurement, config=config, num_train_examples=num_examples)
         self._extras = extra_measurements(context.pause_step, self._following)
@@ -184,8 +186,7 @@ class _Training:
                     self._checkpoints.wait()
             raise
         finally:
-            if isinstance(self._batches, Generator):
-                self._batches.close()
+            self._batches.close()
 
     def train_interval(self) -> _Trained:
         """Trains up to the next measurement."""
@@ -216,7 +217,7 @@ class _Training:
         validation = evaluate(workload, self._trial, context)
         counted = workload.counts() if isinstance(workload, CountsEvents) else {}
         require_declared(self._declared, given=validation, counted=counted)
-        own_remarks = remarks_of(workload, config)
+        own_remarks = [*self._batches.remarks, *remarks_of(workload, config)]
         (seconds, optimizer_seconds, has_more), validated, counts = over_ranks(
             (trained.seconds, trained.optimizer_seconds, len(set(own_remarks) - set(self._remarks))),
             validation,

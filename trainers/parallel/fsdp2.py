@@ -15,6 +15,7 @@ from trainers.parallel.compilation import run_uncompiled
 from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
 from trainers.parallel.sharded_gradients import clip_sharded_gradients
+from trainers.parallel.sharded_parameters import told_of_parts
 from trainers.ranks.context import RankContext
 
 
@@ -58,7 +59,8 @@ class FullyShardedModel(ParallelModel):
     @contextmanager
     def accumulating(self, *, is_last: bool) -> Iterator[None]:
         _fsdp(self.model).set_requires_gradient_sync(is_last)
-        yield
+        with told_of_parts():
+            yield
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         return clip_sharded_gradients(self.model.parameters(), max_norm)

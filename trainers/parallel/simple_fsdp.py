@@ -25,6 +25,7 @@ from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
 from trainers.parallel.redirected_calls import RedirectedCalls
 from trainers.parallel.sharded_gradients import clip_sharded_gradients
+from trainers.parallel.sharded_parameters import told_of_parts
 from trainers.ranks.context import RankContext
 from trainers.torch_internals import gathering_operations, own_parameters, storage_address
 
@@ -56,8 +57,10 @@ class SimplyShardedModel(ParallelModel):
     def forward(self) -> nn.Module:
         return self.model
 
-    def accumulating(self, *, is_last: bool) -> AbstractContextManager[object]:
-        return self._calls
+    @contextmanager
+    def accumulating(self, *, is_last: bool) -> Iterator[None]:
+        with told_of_parts(), self._calls:
+            yield
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         return clip_sharded_gradients(self.model.parameters(), max_norm)

@@ -3,7 +3,7 @@ the tensors in a batch: nested tuples, lists and dicts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -42,6 +42,40 @@ def train_batches(
         start_step=start_step,
     )
     return map(workload.batch, order)
+
+
+class RankBatches(Iterator[Any]):
+    """A rank's batches, of which the first is looked at: a workload that does not follow the order by ranks, or its
+    batch size, would train on another number of examples than its trial says, and nothing would fail."""
+
+    def __init__(self, batches: Iterator[Any], *, share: int) -> None:
+        self._batches, self._share = batches, share
+        self._is_first = True
+        self.remarks: tuple[str, ...] = ()
+        """Remarks for a person, if there is anything to say of the batches so far."""
+
+    def __next__(self) -> Any:
+        batch = next(self._batches)
+        if self._is_first:
+            self._is_first = False
+            self.remarks = _remarks_on(batch, share=self._share)
+        return batch
+
+    def close(self) -> None:
+        """Ends the background work of a workload that reads ahead."""
+        if isinstance(self._batches, Generator):
+            self._batches.close()
+
+
+def _remarks_on(batch: object, *, share: int) -> tuple[str, ...]:
+    # Some of the tensors may have other rows, as the nodes of graphs.
+    rows = [len(tensor) if tensor.ndim else 0 for tensor in tensors_in(batch)]
+    if not rows or share in rows:
+        return ()
+    return (
+        f"the batches of a rank have {rows[0]:,} rows and not {share:,}, its share of the batch size: what is said of "
+        "examples, epochs, speed and batch sizes is not true of them",
+    )
 
 
 def check_has_examples(workload: Workload) -> None:

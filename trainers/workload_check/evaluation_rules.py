@@ -66,7 +66,7 @@ def check_shares(subject: Subject) -> str:
                     raise Broken(
                         f"the {what} of {name} is {expected[part]:.8g} on one rank, {found:.8g} over {world_size}",
                         "Let each rank evaluate its own part, examples[rank::world_size], and give sums, not means. "
-                        "What is no mean over examples, as AUC or F1, rank 0 computes of all; others give (0.0, 0.0)",
+                        "What is no ratio of such sums, as AUC, rank 0 computes of all; others give (0.0, 0.0)",
                     )
     return "1, 2 and 3 ranks agree"
 
@@ -109,6 +109,14 @@ def _evaluate(
 ) -> Mapping[str, tuple[float, float]]:
     try:
         return subject.evaluate(model, rank=rank, world_size=world_size)
+    except ValueError as error:
+        if "process group has not been initialized" not in str(error):
+            raise
+        raise Broken(
+            "evaluate communicates with other ranks",
+            "Give this rank's (sum, weight) alone: the loop adds up the ranks. F1 is of that kind, too, with the sum "
+            "2 * tp and the weight 2 * tp + fp + fn",
+        ) from error
     except RuntimeError as error:  # torch has no class of its own for it
         if _passes_with_gradients(subject, model, rank, world_size):
             raise Broken("evaluate needs gradients", "The loop calls it without: drop backward()") from error

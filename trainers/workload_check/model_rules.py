@@ -82,8 +82,14 @@ def check_gradient(subject: Subject) -> str:
     if without:
         raise Broken(
             f"no gradient reaches {_shown(without)}",
-            "Use them in the loss (0 times their sum will do) or set requires_grad=False: several ranks would wait for "
-            "their gradients",
+            "Use them in the loss (0 times the sum of what their module gives will do) or set requires_grad=False: "
+            "several ranks would wait for their gradients",
+        )
+    sparse = [name for name, p in trained.items() if p.grad is not None and p.grad.layout is not torch.strided]
+    if sparse:
+        raise Broken(
+            f"the gradient of {_shown(sparse)} is sparse",
+            "Make embeddings with sparse=False: of all optimizers only plain SGD takes such a gradient, on one rank",
         )
     broken = [name for name, p in trained.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
     if broken:

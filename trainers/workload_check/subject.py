@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import islice
@@ -156,6 +157,8 @@ class Subject:
         ]
         if not all(_is_well_formed(share) for share in shares):
             raise NotChecked("evaluate does not give {name: (weighted sum, weight)}")
+        if not all(math.isfinite(part) for share in shares for value in share.values() for part in value):
+            raise NotChecked("a metric is not finite")
         if not any(weight for share in shares for _, weight in share.values()):
             raise NotChecked("nothing is evaluated")
         return shares

@@ -13,12 +13,16 @@ from torch import Tensor, nn
 from tests.support.trainers.parallel.own_losses import (
     Trained,
     WithTeacher,
+    adds_up_parameters,
+    losses_of_adversaries,
+    of_adversaries,
     of_call,
     of_copies,
     of_parts,
     skipped_later,
     train_with,
 )
+from tests.support.trainers.parallel.training import batch_of
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trials import assert_same_bits
 from trainers.ranks.context import single_process_context
@@ -62,6 +66,21 @@ def test_a_loss_uses_the_model_on_two_ranks_as_on_one(
     assert_equals(two_ranks.run(train_with, make, loss_of, mode), alone)
 
 
+def test_two_networks_in_one_model_learn_from_their_own_losses_in_every_mode(two_ranks: WarmRanks) -> None:
+    torch.manual_seed(0)
+    model, batch = two_layers(), batch_of(0)
+    parameters = list(model.parameters())
+    together = torch.autograd.grad(of_adversaries(model, *batch), parameters)
+    generator, critic = losses_of_adversaries(model, *batch)
+    own = torch.autograd.grad(generator, parameters[:2], retain_graph=True)
+    torch.testing.assert_close(together, own + torch.autograd.grad(critic, parameters[2:]))
+
+    alone = train_with(two_layers, of_adversaries, "ddp", single_process_context())
+    for mode in ("ddp", "fsdp2", "simple_fsdp"):
+        for trained in two_ranks.run(train_with, two_layers, of_adversaries, mode):
+            torch.testing.assert_close(trained.parameters, alone.parameters, rtol=0, atol=1e-5)
+
+
 def test_ranks_have_the_same_buffers_if_the_model_is_never_called(two_ranks: WarmRanks) -> None:
     one, other = two_ranks.run(train_with, WithTeacher, of_parts)
     assert_same_bits(one.parameters, other.parameters)
@@ -83,3 +102,14 @@ def test_a_loss_uses_a_compiled_model_as_it_does_a_plain_one(monkeypatch: pytest
 def test_a_gradient_that_a_later_step_lacks_is_an_error_that_names_the_parameter(two_ranks: WarmRanks) -> None:
     for message in two_ranks.run(skipped_later, [True, True]):
         assert message.startswith("parameter second.weight and 1 more had a gradient in the first step and none now: ")
+
+
+@pytest.mark.parametrize("mode", ["fsdp2", "simple_fsdp"])
+def test_a_loss_that_uses_parts_of_parameters_is_told_what_to_do(two_ranks: WarmRanks, mode: str) -> None:
+    for message in two_ranks.run(adds_up_parameters, mode):
+        assert "mixed torch.Tensor and DTensor" in message
+        assert "(the loss uses a parameter outside of the call of its module, where this rank has only its" in message
+
+
+def test_a_loss_may_use_parameters_of_replicas(two_ranks: WarmRanks) -> None:
+    assert two_ranks.run(adds_up_parameters, "ddp") == ["", ""]

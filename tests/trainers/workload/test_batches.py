@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from tests.support.trainers import broken_workloads
@@ -15,7 +16,7 @@ from tests.support.trainers.trials import assert_same_bits, small_trial, without
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
-from trainers.workload.batches import train_batches
+from trainers.workload.batches import RankBatches, train_batches
 
 ORDER = {"batch_size": 12, "seed": 3, "world_size": 3}
 
@@ -74,3 +75,24 @@ def test_both_ways_train_alike() -> None:
     ]
     assert [step for step, *_ in curves[0]] == [10, 20, 30, 40]
     assert curves[0] == curves[1]
+
+
+def test_batches_of_another_size_than_the_trial_says_are_remarked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As those of a loader with a batch size of its own, or of one that gives each rank the whole batch.
+    sound = Sound.batch
+    config = small_trial(
+        workload=f"{broken_workloads.__name__}:Sound", workload_options={}, batch_size=12, accumulation_steps=2
+    )
+    for indices_of, remarks in (
+        (lambda indices: indices, []),
+        (lambda indices: indices.repeat(2), ["the batches of a rank have 12 rows and not 6, its share of the batch"]),
+    ):
+        monkeypatch.setattr(Sound, "batch", lambda self, indices, of=indices_of: sound(self, of(indices)))
+        found = next(train(config, single_process_context())).remarks
+        assert [remark.partition(" size: ")[0] for remark in found] == remarks
+
+    # Nodes of graphs have other rows than the graphs.
+    nodes = {"nodes": torch.ones(40, 3), "targets": torch.ones(6)}
+    batches = RankBatches(iter([nodes]), share=6)
+    assert next(batches) is nodes
+    assert batches.remarks == ()

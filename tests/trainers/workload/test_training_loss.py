@@ -48,3 +48,30 @@ def test_one_number_in_a_vector_is_trained_on_as_torch_does(monkeypatch: pytest.
     monkeypatch.setattr(DigitsMLP, "loss", lambda *given: torch.atleast_1d(whole(*given)))
     found = [measured.metrics["validation_loss"] for measured in train(CONFIG, single_process_context())]
     assert found == expected
+
+
+def test_a_parameter_that_the_loss_unfreezes_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It has no place in the optimizer, and on several ranks none in what they exchange: it would silently stay.
+    build_model, whole = DigitsMLP.build_model, DigitsMLP.loss
+
+    def partly_frozen(self: DigitsMLP) -> nn.Module:
+        model = build_model(self)
+        name, first = next(model.named_parameters())
+        first.requires_grad_(False)
+        names.append(name)
+        return model
+
+    def loss(self: DigitsMLP, model: nn.Module, batch: Any) -> Tensor:
+        if unfreezes:
+            model.requires_grad_(True)
+        return whole(self, model, batch)
+
+    monkeypatch.setattr(DigitsMLP, "build_model", partly_frozen)
+    monkeypatch.setattr(DigitsMLP, "loss", loss)
+    names: list[str] = []
+    unfreezes = False
+    trial = train(CONFIG, single_process_context())
+    next(trial)
+    unfreezes = True
+    with pytest.raises(ValueError, match=f"^parameter {names[0]} had been frozen when the optimizer was built: with a"):
+        next(trial)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -101,9 +102,47 @@ class LeavesAnExpertOut(Sound):
 def test_what_a_step_leaves_out_is_told_how_to_be_in_it() -> None:
     found = outcome("gradient", LeavesAnExpertOut)
     assert found.status == "failed"
-    assert (
-        "no gradient reaches expert.weight, expert.bias. Use them in the loss (0 times their sum will do)" in found.text
+    assert "no gradient reaches expert.weight, expert.bias. Use them in the loss (0 times the sum of what" in found.text
+
+
+class HasASparseTable(Sound):
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Embedding(2, 1, sparse=True), nn.Flatten())
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return functional.mse_loss(model((batch[0][:, 0] > 0).long()).squeeze(1), batch[1])
+
+
+def test_a_sparse_gradient_is_told_by_name() -> None:
+    found = outcome("gradient", HasASparseTable)
+    assert found.text.startswith("the gradient of 0.weight is sparse. Make embeddings with sparse=False: ")
+
+
+class AddsUpTheRanks(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        share = super().evaluate(model, rank=rank, world_size=world_size, device=device)
+        total = torch.tensor(share["validation_loss"])
+        dist.all_reduce(total)
+        return {"validation_loss": tuple(total.tolist())}
+
+
+def test_an_evaluation_that_communicates_is_told_that_the_loop_does() -> None:
+    found = outcome("metrics", AddsUpTheRanks)
+    assert found.text.startswith("evaluate communicates with other ranks. Give this rank's (sum, weight) alone: ")
+
+
+class HasAnUndefinedMetric(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        return {"validation_loss": (float("nan"), 1.0)}
+
+
+def test_a_metric_that_is_not_finite_is_told_once() -> None:
+    assert outcome("metrics", HasAnUndefinedMetric).text.startswith(
+        "metric 'validation_loss' of rank 0 of 1 is (nan, 1"
     )
+    for rule in ("shared evaluation", "repeated evaluation"):
+        found = outcome(rule, HasAnUndefinedMetric)
+        assert (found.status, found.text) == ("skipped", "a metric is not finite")
 
 
 class InitialisesItsModelLate(Sound):

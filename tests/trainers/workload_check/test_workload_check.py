@@ -141,8 +141,9 @@ def test_a_value_of_another_kind_is_named_with_what_to_give(rule: str, name: str
 
 
 @pytest.mark.processes
-def test_the_loader_of_the_manual_keeps_every_rule() -> None:
-    assert not_ok(outcomes(f"{torch_loader.__name__}:ReadsByALoader")) == {}
+@pytest.mark.parametrize("name", ["ReadsByALoader", "ReadsAStream"])
+def test_the_loaders_of_the_manual_keep_every_rule(name: str) -> None:
+    assert not_ok(outcomes(f"{torch_loader.__name__}:{name}")) == {}
 
 
 def test_a_workload_that_finds_no_data_fails_for_that_alone() -> None:

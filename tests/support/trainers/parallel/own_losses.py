@@ -75,6 +75,22 @@ def of_copies(model: Any, x: Tensor, y: Tensor) -> Tensor:
     return loss
 
 
+def losses_of_adversaries(model: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The losses of a generator, the first layer, and of its critic, the second, as of a GAN."""
+    real, fake = functional.one_hot(y, 17).float(), model[0](x)
+    critic = functional.softplus(-model[1](real)).mean() + functional.softplus(model[1](fake.detach())).mean()
+    return functional.softplus(-model[1](fake)).mean(), critic
+
+
+def of_adversaries(model: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Two networks of one model, each of which learns from its own loss, as the manual has it."""
+    _, critic = losses_of_adversaries(model, x, y)
+    model[1].requires_grad_(False)
+    generator = functional.softplus(-model[1](model[0](x))).mean()
+    model[1].requires_grad_(True)
+    return critic + generator
+
+
 @dataclass(frozen=True, slots=True)
 class Trained:
     """A model after its training on one rank."""
@@ -122,4 +138,19 @@ def skipped_later(only_first: Sequence[bool]) -> str:
                 parallel.forward(x, only_first=leaves_out).sum().backward()
         except RuntimeError as error:
             return str(error)
+    return ""
+
+
+def adds_up_parameters(mode: str) -> str:
+    """The error of a loss that adds up the parameters of a layer, instead of calling it."""
+    context = process_group_context()
+    parallel = parallelise(Routed(), cast("Workload", None), trial_config(mode), context)
+    x, _ = share_of(batch_of(0), context)
+    try:
+        with parallel.accumulating(is_last=True):
+            (
+                parallel.forward(x, only_first=False).sum() + 0 * sum(p.sum() for p in parallel.model.parameters())
+            ).backward()
+    except RuntimeError as error:
+        return str(error)
     return ""
