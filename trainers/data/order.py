@@ -4,8 +4,7 @@ Position `i` of the stream is element `i % n` of the permutation of epoch `i // 
 epoch, no batch is short, and the batch of a step follows from the step alone, whatever came before.
 
 The permutation of very many examples is never listed: that would take 8 bytes and 70 ns of each, on each rank, for
-each trial that begins or resumes. Its elements are computed where they are needed,
-in 0.1 ms for a batch.
+each trial that begins or resumes. Its elements are computed where they are needed, in 0.1 ms for a batch.
 """
 
 from __future__ import annotations
