@@ -310,7 +310,8 @@ def test_launchers_that_fail_again_and_again_are_started_only_so_often(
     fails = f"import os\nopen({str(starts)!r}, 'a').write('started\\n')\nos._exit(3)\n"
     with Launcher(with_site(tmp_path, fails, path_of_runs), forks_ranks=False) as launcher:
         assert [started(launcher).process for _ in range(MAX_FAILED + 2)] == [None] * (MAX_FAILED + 2)
-    assert starts.read_text().count("started") == MAX_FAILED
+    # The first one may have ended before a run asks for it.
+    assert starts.read_text().count("started") in (MAX_FAILED, MAX_FAILED + 1)
 
 
 def test_the_launcher_ends_with_its_worker() -> None:

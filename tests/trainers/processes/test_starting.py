@@ -182,15 +182,21 @@ def test_what_a_fork_has_started_in_sessions_of_their_own_ends_with_it_and_not_w
     with started("leaving", ["hangs"]) as (killed, of_killed), started("leaving", ["hangs"]) as (_, of_living):
         with started("leaving") as (ending, of_ending):
             wait_until(lambda: all(map(has_both, (of_killed, of_ending, of_living))), "the start of all daemons")
-            ended, left, others = (
-                [psutil.Process(int(pid)) for pid in output.read_text().split()]
-                for output in (of_killed, of_ending, of_living)
-            )
+            ended, left, others = map(_processes, (of_killed, of_ending, of_living))
             assert ending.wait(LONG_PATIENCE_SECONDS) == 0
         killed.end()
         wait_until(lambda: not any(map(_lives, [*ended, *left])), "the end of what the two have started")
-        assert all(map(_lives, others))
+        assert [_lives(one) for one in others] == [True] * 2
     wait_until(lambda: not any(map(_lives, others)), "the end of what the last one has started")
+
+
+def _processes(output: Path) -> list[psutil.Process]:
+    """The processes that a fork tells of; without those that have ended with it."""
+    found = []
+    for pid in map(int, output.read_text().split()):
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return found
 
 
 def _lives(process: psutil.Process) -> bool:
