@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
@@ -48,7 +48,8 @@ def compared_presets(members: Sequence[PoolMember], target: Situation) -> Preset
     """The presets, by how good the best trial of each was; None: no model was tuned with several.
 
     The level of a model and that of a preset are added, because not every model was tuned with every preset. Models
-    that are farther from the target count less, by as much as their trials do.
+    that are farther from the target count less, by as much as their trials do. A preset with fewer trials than the
+    others looks worse than it is: all have equally many in the shipped table, but not in a job over the family.
     """
     by_model: dict[tuple[str | None, str], list[PoolMember]] = defaultdict(list)
     for member in members:
@@ -96,16 +97,18 @@ def _levels(best: Sequence[Mapping[str, float]], weights: Sequence[float]) -> di
 def _best(tuned: Sequence[PoolMember], *, in_deviations: bool = False) -> dict[str, float]:
     """The best trial of each preset, larger is better: of losses the logarithm. A preset whose trials all diverged is
     as bad as the worst trial of all."""
-    turned = {member.preset: [_turned(value, tuned) for value in _values(member)] for member in tuned}
+    turn = _turned(tuned)
+    turned = {member.preset: list(map(turn, _values(member))) for member in tuned}
     together = [value for values in turned.values() for value in values]
     unit = _deviation(together) if in_deviations else 1.0
     return {name: max(values, default=min(together)) / unit for name, values in turned.items()}
 
 
-def _turned(value: float, tuned: Sequence[PoolMember]) -> float:
+def _turned(tuned: Sequence[PoolMember]) -> Callable[[float], float]:
+    """The function that makes larger values the better ones."""
     if _are_losses(tuned):
-        return -math.log(value)
-    return -value if tuned[0].is_minimised else value
+        return lambda value: -math.log(value)
+    return (lambda value: -value) if tuned[0].is_minimised else (lambda value: value)
 
 
 def _are_losses(tuned: Sequence[PoolMember]) -> bool:
